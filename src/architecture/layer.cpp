@@ -120,6 +120,9 @@ class LayerBuilder : public Builder {
                  tensor("o", Rows::tokens, all_queries("H K", m_.head_size()))};
     op.window = window_;
     op.saved = {tensor("logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
+    if (!m_.attention_sinks) return add(std::move(op));
+    op.arrays = {vector("attention.sinks", {m_.heads}, 0)};
+    op.scratch = {tensor("sink_terms", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
     return add(std::move(op));
   }
 
@@ -128,24 +131,8 @@ class LayerBuilder : public Builder {
   }
 
   int up(int y) {
-    const bool gated = m_.gated();
-    Operation op{
-        OperationKind::linear,
-        gated ? "feed_forward.gate_up" : "feed_forward.up",
-        {y},
-        tensor("h", Rows::tokens, divided_columns("F'", m_.feed_forward, m_.gated() ? 2 : 1))};
-    op.cut = Cut::outputs;
-    if (gated)
-      op.arrays = {matrix(op.name, {2, m_.feed_forward, m_.hidden}, 1)};
-    else
-      op.arrays = {matrix(op.name, {m_.feed_forward, m_.hidden}, 0)};
-    if (m_.biases == Biases::all) {
-      if (gated)
-        op.arrays.push_back(vector(op.name + "_bias", {2, m_.feed_forward}, 1));
-      else
-        op.arrays.push_back(vector(op.name + "_bias", {m_.feed_forward}, 0));
-    }
-    return add(std::move(op));
+    return inner_product(y, m_.gated() ? "feed_forward.gate_up" : "feed_forward.up", "h", "F'",
+                         m_.feed_forward);
   }
 
   int activation(int h) {
@@ -157,8 +144,9 @@ class LayerBuilder : public Builder {
 
   /// The results of a token's experts, summed with the router's weights (Shazeer et al. 2017, arXiv
   /// 1701.06538). The weights are applied before the last product, so that its output need not be
-  /// kept. The tensor axis splits the experts: the choices of all tokens are on every rank, which
-  /// computes the rows of its own experts and a partial sum for every token.
+  /// kept; its bias is weighed, too. The tensor axis splits the experts: the choices of all tokens
+  /// are on every rank, which computes the rows of its own experts and a partial sum for every
+  /// token.
   int experts(int y) {
     const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward, k = m_.experts.active;
     const Size held{E, Divide::evenly};
@@ -169,7 +157,9 @@ class LayerBuilder : public Builder {
                      {y},
                      tensor("router_logits", Rows::own, scores, Numbers::accumulate)};
     tensor("drouter_logits", Rows::own, scores);
+    const bool biased = m_.biases == Biases::all;
     router.arrays = {matrix(router.name, {m_.experts.number, m_.hidden}, -1)};
+    if (biased) router.arrays.push_back(vector("experts.router_bias", {m_.experts.number}, -1));
     Operation chosen{OperationKind::choice,
                      "experts.choice",
                      {add(std::move(router))},
@@ -195,6 +185,12 @@ class LayerBuilder : public Builder {
       Operation op{OperationKind::expert_product, name, {x, order, bounds}, output};
       op.cut = cut;
       op.arrays = {std::move(weights)};
+      if (biased) {
+        std::vector<std::int64_t> shape = op.arrays.front().shape;
+        shape.pop_back();
+        op.arrays.push_back(vector(op.name + "_bias", std::move(shape), 0));
+        if (cut == Cut::inputs) op.inputs.push_back(routes);
+      }
       op.scratch = scratch;
       op.share = static_cast<double>(k) / static_cast<double>(E);
       return add(std::move(op));
@@ -218,17 +214,11 @@ class LayerBuilder : public Builder {
   /// 2024, "Qwen1.5-MoE"; DeepSeek-AI 2024, arXiv 2401.06066, section 3.2).
   int shared_expert(int y) {
     const std::int64_t F = m_.experts.shared_feed_forward;
-    const bool gated = m_.gated();
-    Operation up{OperationKind::linear,
-                 gated ? "experts.shared_gate_up" : "experts.shared_up",
-                 {y},
-                 tensor("shared_h", Rows::tokens, divided_columns("Fs'", F, gated ? 2 : 1))};
-    up.cut = Cut::outputs;
-    up.arrays = {gated ? matrix(up.name, {2, F, m_.hidden}, 1)
-                       : matrix(up.name, {F, m_.hidden}, 0)};
+    const int h = inner_product(y, m_.gated() ? "experts.shared_gate_up" : "experts.shared_up",
+                                "shared_h", "Fs'", F);
     const int g = add({OperationKind::activation,
                        std::string(name_of(m_.activation)),
-                       {add(std::move(up))},
+                       {h},
                        tensor("shared_g", Rows::tokens, divided_columns("Fs", F))});
     const int z = from_parts(g, "experts.shared_down", "shared_z", {m_.hidden, F});
     if (!m_.experts.shared_gate) return z;
@@ -256,6 +246,24 @@ class LayerBuilder : public Builder {
   }
 
  private:
+  /// h = y Wᵀ + bias for an activation with `inner` inputs, or with a gate 2 · `inner`.
+  int inner_product(int y, const char* name, const char* output, std::string_view symbol,
+                    std::int64_t inner) {
+    const bool gated = m_.gated();
+    Operation op{OperationKind::linear,
+                 name,
+                 {y},
+                 tensor(output, Rows::tokens, divided_columns(symbol, inner, gated ? 2 : 1))};
+    op.cut = Cut::outputs;
+    std::vector<std::int64_t> shape{inner};
+    if (gated) shape.insert(shape.begin(), 2);
+    const int axis = gated ? 1 : 0;
+    if (m_.biases == Biases::all) op.arrays = {vector(op.name + "_bias", shape, axis)};
+    shape.push_back(m_.hidden);
+    op.arrays.insert(op.arrays.begin(), matrix(op.name, std::move(shape), axis));
+    return add(std::move(op));
+  }
+
   /// A product whose inputs are split: its partial sums are reduced to this rank's rows.
   int from_parts(int x, const char* name, const char* output, std::vector<std::int64_t> shape) {
     Operation op{OperationKind::linear, name, {x}, tensor(output, Rows::own, hidden())};

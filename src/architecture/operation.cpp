@@ -57,7 +57,7 @@ std::string_view name_of(OperationKind kind) {
 }
 
 std::string Operation::bias() const {
-  if (kind != OperationKind::linear && kind != OperationKind::logits) return "";
+  if (!is_product(*this)) return "";
   const auto found =
       std::ranges::find_if(arrays, [](const ArraySpec& a) { return !a.decay && !a.adapter; });
   return found == arrays.end() ? "" : found->name;
@@ -202,8 +202,10 @@ constexpr OperationRule linear{.name = "linear",
 
 constexpr OperationRule rotary{.name = "rotary", .rate = KernelRate::rotary};
 
-/// Products with keys and with values. The backward pass has two for each of the forward pass.
+/// Products with keys and with values. The backward pass has two for each of the forward pass. The
+/// gradients of sinks need values that only backward_input reads.
 constexpr OperationRule attention{.name = "attention",
+                                  .weights_with_input = true,
                                   .read_backward =
                                       [](const Operation& op, Pass) {
                                         return with_saved({op.input(), op.output}, op);
@@ -258,6 +260,7 @@ constexpr OperationRule cross_entropy{
 
 constexpr OperationRule router{.name = "router",
                                .weight_pass = WeightPass::trained,
+                               .joins_arrays = true,
                                .read_backward = read_by_product,
                                .factors = {1, 1, 1}};
 
@@ -269,13 +272,20 @@ constexpr OperationRule choice{
     .context_sum = context_sum_of_choice,
     .message = message_of_choice};
 
+/// With biases, the last input has the experts' weights.
 constexpr OperationRule expert_product{
     .name = "experts",
     .weight_pass = WeightPass::trained,
+    .joins_arrays = true,
     .own_name = true,
     .read_backward =
         [](const Operation& op, Pass pass) {
           return std::vector(op.inputs.begin() + (pass == Pass::backward_weight ? 0 : 1),
+                             op.inputs.end());
+        },
+    .other_gradients =
+        [](const Operation& op) {
+          return std::vector(op.inputs.begin() + std::min<std::ptrdiff_t>(3, std::ssize(op.inputs)),
                              op.inputs.end());
         },
     .factors = {1, 1, 1}};

@@ -53,7 +53,8 @@ class CrossCheck {
       for (const std::string& mistake : rotary_mistakes(deck_)) report(mistake);
     if (valid({"model.mask", "model.objective", "model.window", "model.norm", "model.positions",
                "model.zero_centered_gains", "model.full_attention_every", "model.window_rope_theta",
-               "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing"}))
+               "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing",
+               "model.activation", "model.activation_limit"}))
       for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
     if (valid({"experts.number", "experts.active", "experts.first_layer", "model.layers",
                "experts.shared_feed_forward", "adapter.targets", "optimizer.kind",

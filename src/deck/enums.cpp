@@ -6,7 +6,7 @@ namespace trireme {
 EnumWords enum_words(Family) {
   static constexpr auto all =
       words_of<Family>("gpt", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2",
-                       "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe");
+                       "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss");
   return all;
 }
 
@@ -31,7 +31,7 @@ EnumWords enum_words(QueryKeyNorm) {
 }
 
 EnumWords enum_words(Activation) {
-  static constexpr auto all = words_of<Activation>("gelu", "swiglu", "geglu");
+  static constexpr auto all = words_of<Activation>("gelu", "swiglu", "geglu", "clamped_swiglu");
   return all;
 }
 

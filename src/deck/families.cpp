@@ -125,13 +125,27 @@ void qwen2_moe(ModelConfig& m) {
   m.experts.balance = ExpertBalance::sequence;
 }
 
+/// OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", arXiv 2508.10925, section 2.
+void gpt_oss(ModelConfig& m) {
+  llama(m);
+  m.rope_theta = 150000;
+  m.activation = Activation::clamped_swiglu;
+  m.biases = Biases::all;
+  m.window = 128;
+  m.full_attention_every = 2;
+  m.attention_sinks = true;
+  m.experts.number = 128;
+  m.experts.active = 4;
+  m.experts.balance = ExpertBalance::sequence;
+}
+
 /// The properties that a family sets.
 auto properties(ModelConfig& m) {
   return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.query_key_norm, m.positions,
                   m.rope_theta, m.activation, m.gelu, m.biases, m.mask, m.window,
                   m.full_attention_every, m.zero_centered_gains, m.scaled_embeddings,
                   m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective,
-                  m.experts);
+                  m.attention_sinks, m.experts);
 }
 
 }  // namespace
@@ -181,6 +195,9 @@ ModelConfig preset(Family family) {
       break;
     case Family::qwen2_moe:
       qwen2_moe(m);
+      break;
+    case Family::gpt_oss:
+      gpt_oss(m);
       break;
   }
   return m;

@@ -67,9 +67,6 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
     report(deck.cite("experts", "shared_gate"), " needs a shared expert, but the deck has ",
            deck.cite("experts", "shared_feed_forward"),
            "; choose shared_gate = false, or set shared_feed_forward");
-  if (c.model.biases == Biases::all)
-    report(number, " needs products without biases in the feed-forward part, but the deck has ",
-           deck.cite("model", "biases"), "; choose biases = \"none\" or \"query_key_value\"");
   if (c.model.adapter.present())
     for (const std::string& target : c.model.adapter.targets)
       if (target.starts_with("feed_forward."))
@@ -118,6 +115,8 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
   expect("window_rope_theta", m.window_rope_theta > 0, "window", m.window > 0, "a window", "0");
   expect("window_rope_theta", m.window_rope_theta > 0, "positions",
          m.positions == Positions::rotary, "positions = \"rotary\"", "0");
+  expect("activation_limit", m.activation_limit != ModelConfig().activation_limit, "activation",
+         m.activation == Activation::clamped_swiglu, "activation = \"clamped_swiglu\"", "7.0");
   expect("logit_softcap", m.logit_softcap > 0, "objective", !m.predicts_masked_tokens(),
          "objective = \"next_token\"", "0");
   return mistakes;

@@ -32,7 +32,8 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "number added to the variance (LayerNorm) or mean square (RMSNorm) in norms")
       .above(0)
       .derive([](Config& c) { c.model.norm_epsilon = preset(c.model.family).norm_epsilon; },
-              "1e-5 for gpt, llama, mistral, mixtral and olmoe; 1e-12 for bert; otherwise 1e-6");
+              "1e-5 for gpt, llama, mistral, mixtral, olmoe and gpt_oss; 1e-12 for bert; otherwise "
+              "1e-6");
   model
       .boolean("zero_centered_gains", &ModelConfig::zero_centered_gains,
                "gains of RMSNorm are stored minus 1, and begin as zeros")
@@ -65,12 +66,21 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .above(0)
       .derive(
           [](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
-          "10000; 1e6 for qwen2, qwen2_moe, qwen3, gemma3, mixtral and qwen3_moe; 5e5 for olmo2");
+          "10000; 1e6 for qwen2, qwen2_moe, qwen3, gemma3, mixtral and qwen3_moe; 5e5 for olmo2; "
+          "150000 for gpt_oss");
   model
       .choice("activation", &ModelConfig::activation,
-              "non-linearity of the feed-forward layer: gelu, or with a gate swiglu or geglu")
-      .derive([](Config& c) { c.model.activation = preset(c.model.family).activation; },
-              "gelu for gpt and bert, geglu for gemma, gemma2 and gemma3, otherwise swiglu");
+              "non-linearity of the feed-forward layer: gelu, or with a gate swiglu, geglu or "
+              "clamped_swiglu (see docs/models.md)")
+      .derive(
+          [](Config& c) { c.model.activation = preset(c.model.family).activation; },
+          "gelu for gpt and bert, geglu for gemma, gemma2 and gemma3, clamped_swiglu for gpt_oss, "
+          "otherwise swiglu");
+  model
+      .number("activation_limit", &ModelConfig::activation_limit,
+              "limit of the gate, and of the size of the other factor (clamped_swiglu)")
+      .above(0)
+      .otherwise(7.0);
   model
       .choice("gelu", &ModelConfig::gelu,
               "form of GELU: exact, with the normal distribution, or its approximation by tanh")
@@ -80,8 +90,9 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .choice("biases", &ModelConfig::biases,
               "matrix products of a layer that have a bias: none, only queries, keys and values "
               "(query_key_value), or all")
-      .derive([](Config& c) { c.model.biases = preset(c.model.family).biases; },
-              "all for gpt and bert, query_key_value for qwen2 and qwen2_moe, otherwise none");
+      .derive(
+          [](Config& c) { c.model.biases = preset(c.model.family).biases; },
+          "all for gpt, bert and gpt_oss, query_key_value for qwen2 and qwen2_moe, otherwise none");
   model
       .choice("mask", &ModelConfig::mask,
               "attention mask: each token sees the tokens up to itself (causal), or the whole "
@@ -95,7 +106,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .at_least(0)
       .at_most(size_limit)
       .derive([](Config& c) { c.model.window = preset(c.model.family).window; },
-              "4096 for mistral, gemma2 and gemma3, otherwise 0");
+              "4096 for mistral, gemma2 and gemma3, 128 for gpt_oss, otherwise 0");
   model
       .integer("full_attention_every", &ModelConfig::full_attention_every,
                "period of the layers without a window: the last layer of each period has none; 0 "
@@ -107,13 +118,19 @@ void model_properties(SectionKeys<ModelConfig>& model) {
             c.model.full_attention_every =
                 c.model.window > 0 ? preset(c.model.family).full_attention_every : 0;
           },
-          "2 for gemma2, 6 for gemma3, otherwise 0; 0 without a window");
+          "2 for gemma2 and gpt_oss, 6 for gemma3, otherwise 0; 0 without a window");
   model
       .integer("query_pre_attention_scalar", &ModelConfig::query_pre_attention_scalar,
                "number by whose square root attention scores are divided; 0 means the head size")
       .at_least(0)
       .at_most(size_limit)
       .otherwise(Int{0}, "0: the head size");
+  model
+      .boolean("attention_sinks", &ModelConfig::attention_sinks,
+               "a trained score of each head in its softmax, for no token: the weights of the "
+               "tokens then sum to less than 1")
+      .derive([](Config& c) { c.model.attention_sinks = preset(c.model.family).attention_sinks; },
+              "true for gpt_oss, otherwise false");
   model
       .number("attention_softcap", &ModelConfig::attention_softcap,
               "soft cap c of attention scores, which become c tanh(score / c); 0 means none")
@@ -206,6 +223,12 @@ void rotary_keys(SectionKeys<ModelConfig>& model) {
       .effect(Effect::function)
       .from(0)
       .otherwise(0.0, "0: 0.1 ln(rope_factor) + 1");
+  model
+      .boolean("rope_truncate", &ModelConfig::rope_truncate,
+               "rounding of the limits from rope_beta_fast and rope_beta_slow to whole pairs "
+               "(yarn)")
+      .effect(Effect::function)
+      .otherwise(true);
 }
 
 }  // namespace
@@ -218,9 +241,8 @@ void model_keys(std::vector<Entry>& out) {
   model
       .choice("family", &ModelConfig::family,
               "published architecture, which presets the properties below: gpt, llama, bert, "
-              "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe, olmoe or "
-              "qwen2_moe; see "
-              "docs/models.md")
+              "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe, olmoe, "
+              "qwen2_moe or gpt_oss; see docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");
@@ -292,13 +314,14 @@ void expert_keys(std::vector<Entry>& out) {
       .at_least(0)
       .at_most(expert_limit)
       .derive([](Config& c) { c.model.experts.number = preset(c.model.family).experts.number; },
-              "8 for mixtral, 128 for qwen3_moe, 64 for olmoe, 60 for qwen2_moe, otherwise 0");
+              "8 for mixtral, 128 for qwen3_moe and gpt_oss, 64 for olmoe, 60 for qwen2_moe, "
+              "otherwise 0");
   key("active", KeyType::integer, &ExpertsConfig::active,
       "experts that each token uses: those with the largest scores of the router", Effect::function)
       .at_least(1)
       .at_most(expert_limit)
       .derive([](Config& c) { c.model.experts.active = preset_experts(c).active; },
-              "8 for qwen3_moe and olmoe, 4 for qwen2_moe, otherwise 2");
+              "8 for qwen3_moe and olmoe, 4 for qwen2_moe and gpt_oss, otherwise 2");
   key("feed_forward", KeyType::integer, &ExpertsConfig::feed_forward, "inner width of an expert")
       .at_least(1)
       .at_most(4 * size_limit)

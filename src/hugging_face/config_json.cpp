@@ -65,7 +65,9 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
   deck::set_family(expected.model, m.family);
   expected.model.key_value_heads = m.heads;
   if (m.head_size() * m.heads != m.hidden) expected.model.explicit_head_size = 0;
-  if (m.activation == Activation::swiglu) expected.model.gelu = m.gelu;
+  const bool uses_limit = m.activation == Activation::clamped_swiglu;
+  if (m.activation == Activation::swiglu || uses_limit) expected.model.gelu = m.gelu;
+  if (!uses_limit) expected.model.activation_limit = m.activation_limit;
   for (const deck::Key& key : deck::keys()) {
     if (key.section != "model" && key.section != "experts") continue;
     if (key.section == "experts" && key.effect == deck::Effect::training) continue;

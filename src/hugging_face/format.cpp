@@ -22,6 +22,7 @@ const Format& format_of(Family family) {
     case Family::qwen3_moe:
     case Family::olmoe:
     case Family::qwen2_moe:
+    case Family::gpt_oss:
       return llama_format(family);
   }
   throw Error("unknown family");

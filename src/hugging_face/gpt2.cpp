@@ -50,22 +50,27 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   const std::int64_t F = m.feed_forward;
   const std::string theirs = text(prefix, "h.", layer, ".");
   const std::string ours = layer_prefix(m, layer);
-  const auto add = [&](const char* name, Extents shape, const std::vector<const char*>& arrays,
-                       bool transposed = false) {
-    out.push_back({theirs + name, std::move(shape), {}, transposed});
+  const auto add = [&](const char* name, Extents shape, const std::vector<const char*>& arrays) {
+    out.push_back({theirs + name, std::move(shape), {}});
     for (const char* array : arrays) out.back().pieces.push_back({ours + array});
+  };
+  const auto add_transposed = [&](const char* name, std::int64_t inputs, std::int64_t outputs,
+                                  const std::vector<const char*>& arrays) {
+    add(name, {inputs, outputs}, arrays);
+    out.back().extents = {outputs, inputs};
+    out.back().axes = {1, 0};
   };
   add("ln_1.weight", {D}, {"attention_norm.gain"});
   add("ln_1.bias", {D}, {"attention_norm.bias"});
-  add("attn.c_attn.weight", {D, 3 * D}, {"attention.query", "attention.key_value"}, true);
+  add_transposed("attn.c_attn.weight", D, 3 * D, {"attention.query", "attention.key_value"});
   add("attn.c_attn.bias", {3 * D}, {"attention.query_bias", "attention.key_value_bias"});
-  add("attn.c_proj.weight", {D, D}, {"attention.output"}, true);
+  add_transposed("attn.c_proj.weight", D, D, {"attention.output"});
   add("attn.c_proj.bias", {D}, {"attention.output_bias"});
   add("ln_2.weight", {D}, {"feed_forward_norm.gain"});
   add("ln_2.bias", {D}, {"feed_forward_norm.bias"});
-  add("mlp.c_fc.weight", {D, F}, {"feed_forward.up"}, true);
+  add_transposed("mlp.c_fc.weight", D, F, {"feed_forward.up"});
   add("mlp.c_fc.bias", {F}, {"feed_forward.up_bias"});
-  add("mlp.c_proj.weight", {F, D}, {"feed_forward.down"}, true);
+  add_transposed("mlp.c_proj.weight", F, D, {"feed_forward.down"});
   add("mlp.c_proj.bias", {D}, {"feed_forward.down_bias"});
 }
 

@@ -119,6 +119,9 @@ UpdatedFile updated_config(const std::string& imported, const std::string& path,
     else
       members.set(key.name, now);
   }
+  // The export writes numbers, whether the imported file had numbers or MXFP4.
+  if (const std::string packed = "quantization_config"; !says_nothing(members.value(packed)))
+    members.remove(packed);
   const json type = torch_name(dtype);
   const bool has_new = !members.value("dtype").is_null();
   if (has_new) members.set("dtype", type);

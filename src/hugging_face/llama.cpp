@@ -114,12 +114,13 @@ struct Class {
   std::int64_t key_value_heads;  ///< default of num_key_value_heads; 0: number of heads
   std::int64_t head_size;        ///< default of head_dim; 0: hidden / heads
   void (*add_keys)(std::vector<ConfigKey>&);
-  bool tied = false;       ///< default of tie_word_embeddings
-  double local_theta = 0;  ///< rotary base of layers with a window; 0: the same base
-  bool divides = false;    ///< heads must divide hidden_size even with head_dim
-  double epsilon = 1e-6;   ///< default of rms_norm_eps
-  double theta = 1e4;      ///< default of rope_theta, unless local_theta is set
-  bool narrow = false;     ///< head_dim must be hidden / heads
+  bool tied = false;             ///< default of tie_word_embeddings
+  double local_theta = 0;        ///< rotary base of layers with a window; 0: the same base
+  bool divides = false;          ///< heads must divide hidden_size even with head_dim
+  double epsilon = 1e-6;         ///< default of rms_norm_eps
+  double theta = 1e4;            ///< default of rope_theta, unless local_theta is set
+  bool narrow = false;           ///< head_dim must be hidden / heads
+  const char* rotary = nullptr;  ///< default of rope_parameters; null: no scaling
 };
 
 constexpr Class classes[] = {
@@ -180,7 +181,16 @@ constexpr Class classes[] = {
      [](std::vector<ConfigKey>& keys) {
        keys.push_back(silu());
        add_qwen2_moe_keys(keys);
-     }}};
+     }},
+    {Family::gpt_oss, "gpt_oss", "GptOssForCausalLM", 8, 64,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       keys.push_back(fixed("attention_bias", {true}));
+       add_gpt_oss_keys(keys);
+     },
+     false, 0, false, 1e-5, 150000, false,
+     R"({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+         "truncate": false, "original_max_position_embeddings": 4096})"}};
 
 const Class& class_of(Family family) {
   return *std::ranges::find(classes, family, &Class::family);
@@ -206,7 +216,7 @@ std::vector<ConfigKey> keys(const Class& c) {
   if (c.local_theta > 0)
     add_rotary_keys_of_two_kinds(keys);
   else
-    add_rotary_keys(keys, c.theta);
+    add_rotary_keys(keys, c.theta, c.rotary);
   keys.push_back(dropout("attention_dropout", &M::dropout).without(0.0));
   keys.push_back(
       flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(c.tied));
@@ -265,6 +275,31 @@ void add_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs
   shared("_gate", {1, D}, "gate");
 }
 
+/// Adds the router and the experts of GptOssForCausalLM. Files have one tensor for all experts, in
+/// which rows of the gate and of the up projection alternate. Matrices of numbers are transposed;
+/// matrices in MXFP4 are not.
+void add_fused_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs,
+                       const std::string& ours) {
+  const std::int64_t E = m.experts.number;
+  const std::int64_t D = m.hidden;
+  const std::int64_t F = m.experts.feed_forward;
+  const auto add = [&](const char* name, Extents shape, const char* array, Extents extents = {},
+                       Axes axes = {}, Axes packed_axes = {}) {
+    out.push_back({text(theirs, "mlp.", name),
+                   std::move(shape),
+                   {{text(ours, "experts.", array)}},
+                   std::move(extents),
+                   std::move(axes),
+                   std::move(packed_axes)});
+  };
+  add("router.weight", {E, D}, "router");
+  add("router.bias", {E}, "router_bias");
+  add("experts.gate_up_proj", {E, D, 2 * F}, "gate_up", {E, 2, F, D}, {0, 3, 2, 1}, {0, 2, 1, 3});
+  add("experts.gate_up_proj_bias", {E, 2 * F}, "gate_up_bias", {E, 2, F}, {0, 2, 1});
+  add("experts.down_proj", {E, F, D}, "down", {E, D, F}, {0, 2, 1}, {0, 1, 2});
+  add("experts.down_proj_bias", {E, D}, "down_bias");
+}
+
 void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
   const std::int64_t F = m.feed_forward;
@@ -281,7 +316,7 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   add("self_attn.q_proj.weight", {queries, D}, "attention.query");
   add("self_attn.k_proj.weight", {groups, D}, "attention.key_value", {0});
   add("self_attn.v_proj.weight", {groups, D}, "attention.key_value", {1});
-  if (m.biases == Biases::query_key_value) {
+  if (m.biases != Biases::none) {
     add("self_attn.q_proj.bias", {queries}, "attention.query_bias");
     add("self_attn.k_proj.bias", {groups}, "attention.key_value_bias", {0});
     add("self_attn.v_proj.bias", {groups}, "attention.key_value_bias", {1});
@@ -291,7 +326,9 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
     add("self_attn.q_norm.weight", {of_heads ? K : queries}, "attention.query_norm.gain");
     add("self_attn.k_norm.weight", {of_heads ? K : groups}, "attention.key_norm.gain");
   }
+  if (m.attention_sinks) add("self_attn.sinks", {m.heads}, "attention.sinks");
   add("self_attn.o_proj.weight", {D, queries}, "attention.output");
+  if (m.biases == Biases::all) add("self_attn.o_proj.bias", {D}, "attention.output_bias");
   if (m.norm_placement == NormPlacement::pre) {
     add("post_attention_layernorm.weight", {D}, "feed_forward_norm.gain");
   } else {
@@ -299,6 +336,7 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
     if (norms_inputs) add("pre_feedforward_layernorm.weight", {D}, "feed_forward_norm.gain");
     add("post_feedforward_layernorm.weight", {D}, "feed_forward_output_norm.gain");
   }
+  if (m.family == Family::gpt_oss) return add_fused_experts(out, m, theirs, ours);
   if (m.experts.in_layer(layer)) return add_experts(out, m, theirs, ours);
   add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", {0});
   add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", {1});

@@ -52,6 +52,7 @@ const std::array<Member, 6>& members() {
 }
 
 constexpr const char* original = "original_max_position_embeddings";
+constexpr const char* truncate = "truncate";
 constexpr const char* full = "full_attention";
 constexpr const char* sliding = "sliding_attention";
 constexpr const char* kinds_text = R"("default", "linear", "dynamic", "yarn" or "llama3")";
@@ -101,10 +102,14 @@ bool read_rotary(const json& value, M& m) {
   if (const json theta = member_of(value, "rope_theta"); is_positive(theta))
     m.rope_theta = theta.get<double>();
   m.rope_scaling = kind_of(value).value_or(Kind::none);
-  for (const Member& member : members())
-    if (const json number = member_of(value, member.name);
-        has(member, m.rope_scaling) && is_positive(number))
-      m.*member.number = number.get<double>();
+  const M unscaled;
+  for (const Member& member : members()) {
+    const json number = member_of(value, member.name);
+    const bool given = has(member, m.rope_scaling) && is_positive(number);
+    m.*member.number = given ? number.get<double>() : unscaled.*member.number;
+  }
+  m.rope_truncate = m.rope_scaling != Kind::yarn || member_of(value, truncate) != false;
+  m.rope_original_sequence = 0;
   if (m.rope_scaling == Kind::yarn && m.rope_attention_factor == 0)
     m.rope_attention_factor = magnitude_of(value, m.rope_factor);
   if (m.rope_scaling == Kind::dynamic) m.rope_original_sequence = m.sequence;
@@ -121,6 +126,7 @@ json written_members(const M& m) {
   for (const Member& member : members())
     if (has(member, m.rope_scaling) && m.*member.number > 0) out[member.name] = m.*member.number;
   if (has_original(m.rope_scaling)) out[original] = m.rope_original_sequence;
+  if (m.rope_scaling == Kind::yarn && !m.rope_truncate) out[truncate] = false;
   return out;
 }
 
@@ -178,12 +184,14 @@ void check_object(const json& object, const std::string& name, const M& m, Compl
     complaints.add("rope_theta = ", m.rope_theta, ", but ", theta.dump(), " in ", name,
                    ", expected equal values");
   expect("partial_rotary_factor", member_of(object, "partial_rotary_factor") == 1, "1");
-  expect("truncate", member_of(object, "truncate") == true, "true");
+  if (const auto value = object.find(truncate); value != object.end() && !value->is_boolean())
+    complaints.add(name, ".", truncate, " = ", shortened(value->dump()),
+                   ", expected true or false");
   const json type = member_of(object, "type");
   expect("type", type == type_of(object), "the value of rope_type");
   if (*kind == Kind::none) return;
   constexpr std::array known{"rope_type", "type",   "rope_theta",     original,
-                             "truncate",  "mscale", "mscale_all_dim", "partial_rotary_factor"};
+                             truncate,    "mscale", "mscale_all_dim", "partial_rotary_factor"};
   for (const auto& [key, value] : object.items())
     if (std::ranges::find(known, key) == known.end() &&
         std::ranges::find(members(), key, &Member::name) == members().end())
@@ -202,10 +210,12 @@ json parameters_of(const M& m) {
 }
 
 /// Adds the keys rope_scaling and rope_theta, and a key for each member of rope_parameters.
-void add_members(std::vector<ConfigKey>& keys) {
+/// `scaled`: whether a file without these keys has a scaling.
+void add_members(std::vector<ConfigKey>& keys, bool scaled = false) {
   ConfigKey scaling = object("rope_scaling");  // for transformers before version 5
-  scaling.write = [](const M& m) {
-    return m.rope_scaling == Kind::none ? json(json::value_t::discarded) : written_members(m);
+  scaling.write = [scaled](const M& m) {
+    const bool silent = m.rope_scaling == Kind::none && !scaled;
+    return silent ? json(json::value_t::discarded) : written_members(m);
   };
   keys.push_back(std::move(scaling));
   keys.push_back(positive("rope_theta", "rope_theta", &M::rope_theta).without([](const M& m) {
@@ -235,19 +245,26 @@ void add_members(std::vector<ConfigKey>& keys) {
     return value.is_null() ? std::string() : value.dump();
   };
   keys.push_back(std::move(positions));
+  ConfigKey rounded = part(truncate, "rope_truncate", [](const M& m) {
+    return m.rope_scaling == Kind::yarn ? json(m.rope_truncate) : json();
+  });
+  rounded.in_deck = [](const M& m) { return m.rope_truncate ? "" : "false"; };
+  keys.push_back(std::move(rounded));
 }
 
 }  // namespace
 
-void add_rotary_keys(std::vector<ConfigKey>& keys, double theta) {
+void add_rotary_keys(std::vector<ConfigKey>& keys, double theta, const char* otherwise) {
   ConfigKey parameters = object("rope_parameters");
+  if (otherwise != nullptr)
+    parameters.otherwise = [value = json::parse(otherwise)](const M&) { return value; };
   parameters.write = parameters_of;
   parameters.read = [theta, read = parameters.read](const json& value, M& m) {
     m.rope_theta = theta;
     return read(value, m);
   };
   keys.push_back(std::move(parameters));
-  add_members(keys);
+  add_members(keys, otherwise != nullptr);
 }
 
 void add_rotary_keys_of_two_kinds(std::vector<ConfigKey>& keys) {
@@ -328,16 +345,20 @@ bool read_types(const json& value, M& m) {
   return value == types(m);
 }
 
-/// Adds keys of windows: the number of tokens that a token sees, including itself, and the layers
-/// with this limit. `every`: default period of the layers without a window.
-void add_windows(std::vector<ConfigKey>& keys, std::int64_t every) {
-  keys.push_back(whole("sliding_window", "window", &M::window, size_limit).without(4096));
-  keys.back().in_deck = [](const M& m) { return text(m.window); };
-  keys.back().write = [](const M& m) { return json(m.window > 0 ? m.window : 4096); };
+/// A key for the period of the layers without a window, instead of layer_types.
+ConfigKey window_pattern(std::int64_t every) {
   ConfigKey period =
       whole("sliding_window_pattern", "", &M::full_attention_every, layers_limit).without(every);
   period.write = {};
-  keys.push_back(std::move(period));
+  return period;
+}
+
+/// Adds keys of windows: the number of tokens that a token sees, including itself, and the layers
+/// with this limit. `otherwise`: default of the number of tokens.
+void add_windows(std::vector<ConfigKey>& keys, std::int64_t otherwise) {
+  keys.push_back(whole("sliding_window", "window", &M::window, size_limit).without(otherwise));
+  keys.back().in_deck = [](const M& m) { return text(m.window); };
+  keys.back().write = [otherwise](const M& m) { return json(m.window > 0 ? m.window : otherwise); };
   ConfigKey list;
   list.name = "layer_types";
   list.deck = "full_attention_every";
@@ -388,7 +409,8 @@ void add_gemma2_keys(std::vector<ConfigKey>& keys) {
   add_scale(keys);
   keys.push_back(cap("attn_logit_softcapping", "attention_softcap", &M::attention_softcap, 50.0));
   keys.push_back(cap("final_logit_softcapping", "logit_softcap", &M::logit_softcap, 30.0));
-  add_windows(keys, 2);
+  keys.push_back(window_pattern(2));
+  add_windows(keys, 4096);
 }
 
 void add_gemma3_keys(std::vector<ConfigKey>& keys) {
@@ -397,7 +419,8 @@ void add_gemma3_keys(std::vector<ConfigKey>& keys) {
   // Gemma3Attention has this key but does not use it.
   keys.push_back(fixed("attn_logit_softcapping", {nullptr}));
   keys.push_back(cap("final_logit_softcapping", "logit_softcap", &M::logit_softcap, {}));
-  add_windows(keys, 6);
+  keys.push_back(window_pattern(6));
+  add_windows(keys, 4096);
 }
 
 namespace {
@@ -561,6 +584,26 @@ void add_qwen2_moe_keys(std::vector<ConfigKey>& keys) {
     unused.read = [](const json&, M&) { return true; };
     keys.push_back(std::move(unused));
   }
+}
+
+void add_gpt_oss_keys(std::vector<ConfigKey>& keys) {
+  add_numbers(keys, "num_local_experts", 128, 4, false);
+  ConfigKey active =
+      implied("experts_per_token", [](const M& m) { return json(m.experts.active); });
+  active.expected = text("the value of ", active_name);
+  active.write = {};
+  keys.push_back(std::move(active));
+  widen_experts(keys);
+  keys.push_back(positive("swiglu_limit", "activation_limit", &M::activation_limit).without(7.0));
+  keys.push_back(fixed("swiglu_alpha", {1.702}));
+  add_windows(keys, 128);
+  ConfigKey packed = fixed("quantization_config", {nullptr, json::object()});
+  packed.write = {};
+  packed.read = [read = packed.read](const json& value, M& m) {
+    return read(value, m) || member_of(value, "quant_method") == "mxfp4";
+  };
+  packed.expected = R"(null, or {"quant_method": "mxfp4", ...})";
+  keys.push_back(std::move(packed));
 }
 
 void check_experts(const json& file, const M& m, Complaints& complaints) {

@@ -92,7 +92,7 @@ std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfi
   for (const Tensor& tensor : format.tensors(m)) {
     if (!is_adapted(tensor, m.adapter)) continue;
     const std::string name = "base_model.model." + module_of(tensor);
-    const std::size_t in = tensor.transposed ? 0 : 1;
+    const std::size_t in = tensor.place_of(1);
     Tensor a{name + ".lora_A.weight", {r, tensor.shape[in]}, {}};
     Tensor b{name + ".lora_B.weight", {tensor.shape[1 - in], r}, {}};
     Tensor magnitudes{name + ".lora_magnitude_vector", {tensor.shape[1 - in]}, {}};

@@ -1,5 +1,5 @@
-// Export and import of weights, tensor by tensor, with conversion in panels. For an import, the
-// stored tensors are first matched with the model's tensors by name.
+// Export and import of weights, tensor by tensor, with conversion and reordering in panels. For an
+// import, the stored tensors are first matched with the model's tensors by name.
 #include <trireme/hugging_face/weights.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -7,8 +7,10 @@
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
+#include <trireme/hugging_face/axis_order.hpp>
 #include <trireme/hugging_face/convert.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
+#include <trireme/hugging_face/mxfp4.hpp>
 #include <trireme/hugging_face/peft.hpp>
 
 #include <algorithm>
@@ -63,9 +65,39 @@ void expect_copy(const StoredTensor& copy, const StoredTensor& of, Complaints& c
   }
 }
 
+/// The blocks and scales of a tensor in MXFP4, removed from `stored`. std::nullopt if there are no
+/// blocks.
+std::optional<StoredValues> take_packed(const Tensor& wanted, Stored& stored,
+                                        Complaints& complaints) {
+  const auto blocks = stored.find(wanted.name + "_blocks");
+  if (wanted.packed_axes.empty() || blocks == stored.end()) return std::nullopt;
+  const std::int64_t row = wanted.extents[wanted.packed_axes.back()];
+  const std::int64_t matrices = wanted.extents[wanted.packed_axes.front()];
+  Extents shape{matrices, checkpoint::volume(wanted.extents) / (matrices * row), row / mxfp4_block};
+  const auto expect = [&](const TensorInfo& info, const Extents& expected) {
+    if (info.type != "U8" || info.shape != expected)
+      complaints.add(info.name, " is ", described(info), ", expected U8 ",
+                     checkpoint::shape_text(expected));
+  };
+  const auto scales = stored.find(wanted.name + "_scales");
+  if (scales == stored.end()) complaints.add(wanted.name, "_scales is missing");
+  StoredValues out{blocks->second, scales == stored.end() ? blocks->second : scales->second};
+  if (row % mxfp4_block != 0) {
+    complaints.add(out.values.info->name, " is in MXFP4, but the model has rows of ", row,
+                   " values, expected a multiple of ", mxfp4_block);
+  } else {
+    if (scales != stored.end()) expect(*out.scales.info, shape);
+    shape.push_back(mxfp4_block / 2);
+    expect(*out.values.info, shape);
+  }
+  stored.erase(blocks);
+  if (scales != stored.end()) stored.erase(scales);
+  return out;
+}
+
 }  // namespace
 
-std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
+std::vector<StoredValues> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model) {
   Complaints complaints;
   Stored stored = stored_tensors(folder, format, model, complaints);
@@ -80,18 +112,21 @@ std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format
       expect_copy(found->second, of->second, complaints);
     stored.erase(copy.name);
   }
-  std::vector<StoredTensor> matched;
+  std::vector<StoredValues> matched;
   for (const Tensor& wanted : format.tensors(model)) {
     const auto found = stored.find(wanted.name);
     if (found == stored.end()) {
-      complaints.add(wanted.name, " is missing");
+      if (const auto packed = take_packed(wanted, stored, complaints))
+        matched.push_back(*packed);
+      else
+        complaints.add(wanted.name, " is missing");
       continue;
     }
     const TensorInfo& info = *found->second.info;
     if (info.shape != wanted.shape || !info.dtype())
       complaints.add(info.name, " is ", described(info), ", expected F64, F32, BF16 or F16 ",
                      checkpoint::shape_text(wanted.shape));
-    matched.push_back(found->second);
+    matched.push_back({found->second});
     stored.erase(found);
   }
   for (const auto& [name, tensor] : stored)
@@ -107,21 +142,13 @@ namespace {
 using architecture::ArraySpec;
 using Buffer = std::vector<char>;
 
-/// Approximate size of the values that are converted or transposed at a time.
-constexpr std::int64_t panel_bytes = 4 << 20;
+/// Number of values that are read, converted and reordered at a time: 4 MiB of fp64.
+constexpr std::int64_t panel_elements = 1 << 19;
 /// Size of the collected arrays at which they are written as a shard.
 constexpr std::int64_t waiting_bytes = 64 << 20;
 
 Buffer buffer(std::int64_t elements, DType type) {
   return Buffer(static_cast<std::size_t>(elements * size_of(type)));
-}
-
-/// Calls use(first, count) for the panels of `n` rows in order. Each row has `unit` elements.
-template <class Use>
-void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
-  const std::int64_t most =
-      std::max<std::int64_t>(1, panel_bytes / 8 / std::max<std::int64_t>(1, unit));
-  for (std::int64_t first = 0; first < n; first += most) use(first, std::min(most, n - first));
 }
 
 /// Converts `count` values to another type. UsageError that begins with `what` if a finite value is
@@ -133,10 +160,9 @@ void convert_checked(const std::string& what, DType from, const void* in, DType 
               ", which is too large for ", name_of(to), "; choose a type with a larger range");
 }
 
-/// Number of columns of the matrix of a tensor's concatenated pieces. A tensor that is not
-/// transposed counts as one column.
-std::int64_t columns_of(const Tensor& tensor) {
-  return tensor.transposed ? tensor.shape.front() : 1;
+AxisOrder order_of(const Tensor& tensor, bool packed = false) {
+  return {tensor.extents.empty() ? tensor.shape : tensor.extents,
+          packed ? tensor.packed_axes : tensor.axes};
 }
 
 /// Slice of an array that a piece refers to.
@@ -158,25 +184,6 @@ struct Part {
   }
   std::int64_t elements() const { return checkpoint::volume(extent); }
 };
-
-/// Calls use(numbers, count) for each panel of a tensor's values, in the order of the file.
-/// `matrix`: the tensor's concatenated pieces.
-template <class Use>
-void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
-  const std::int64_t columns = columns_of(tensor);
-  const std::int64_t rows = checkpoint::volume(tensor.shape) / columns;
-  if (!tensor.transposed)
-    return for_each_panel(rows, 1, [&](std::int64_t first, std::int64_t count) {
-      use(matrix.data() + first * size_of(type), count);
-    });
-  Buffer panel;
-  for_each_panel(columns, rows, [&](std::int64_t first, std::int64_t count) {
-    panel.resize(static_cast<std::size_t>(count * rows * size_of(type)));
-    transpose_columns(matrix.data(), rows, columns, first, first + count, size_of(type),
-                      panel.data());
-    use(panel.data(), count * rows);
-  });
-}
 
 /// Collects arrays and writes them as a checkpoint, shard by shard.
 class Shards {
@@ -243,59 +250,80 @@ class NumberReader {
   NumberReader(DType type, bool allow_nonfinite) : type_(type), allow_(allow_nonfinite) {}
 
   DType type() const { return type_; }
-  void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, char* out) {
-    const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
-    const DType stored = tensor.info->dtype().value();
-    for_each_panel(count, 1, [&](std::int64_t begin, std::int64_t n) {
-      raw_.resize(static_cast<std::size_t>(n * size_of(stored)));
-      tensor.read((first + begin) * size_of(stored), n * size_of(stored), raw_.data());
-      if (const Nonfinite found = nonfinite(stored, raw_.data(), n); found.count > 0) {
-        const double number = number_at(stored, raw_.data(), found.first);
-        const std::string which = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
-        check_usage(allow_, what, ": number ", first + begin + found.first, " is ", which,
-                    "; repair the file, or give --allow-nonfinite to import it as it is");
-        if (counts_[what]++ == 0)
-          lines_.push_back(text(what, " holds numbers that are not finite, the first of them ",
-                                which, " at ", first + begin + found.first));
-      }
-      convert_checked(what, stored, raw_.data(), type_, out + begin * size_of(type_), n);
-    });
+  /// Values [first, first + count) in the order of the file, valid until the next call.
+  const char* read(const StoredValues& tensor, std::int64_t first, std::int64_t count) {
+    const TensorInfo& info = *tensor.values.info;
+    const std::string what = text(tensor.values.file->path(), ": tensor '", info.name, "'");
+    const DType stored = tensor.packed() ? DType::fp64 : info.dtype().value();
+    raw_.resize(static_cast<std::size_t>(count * size_of(stored)));
+    if (tensor.packed())
+      unpack(tensor, first, count);
+    else
+      tensor.values.read(first * size_of(stored), std::ssize(raw_), raw_.data());
+    if (const Nonfinite found = nonfinite(stored, raw_.data(), count); found.count > 0) {
+      const double number = number_at(stored, raw_.data(), found.first);
+      const std::string which = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+      check_usage(allow_, what, ": number ", first + found.first, " is ", which,
+                  "; repair the file, or give --allow-nonfinite to import it as it is");
+      if (counts_[what]++ == 0)
+        lines_.push_back(text(what, " holds numbers that are not finite, the first of them ", which,
+                              " at ", first + found.first));
+    }
+    converted_.resize(static_cast<std::size_t>(count * size_of(type_)));
+    convert_checked(what, stored, raw_.data(), type_, converted_.data(), count);
+    return converted_.data();
   }
 
   std::vector<std::string> take_lines() { return std::move(lines_); }
 
  private:
+  /// Decodes values of MXFP4 into raw_, as double.
+  void unpack(const StoredValues& tensor, std::int64_t first, std::int64_t count) {
+    const auto bytes = [&](const StoredTensor& from, std::int64_t unit) {
+      const std::int64_t begin = first / unit, end = (first + count + unit - 1) / unit;
+      std::vector<std::uint8_t> out(static_cast<std::size_t>(end - begin));
+      from.read(begin, end - begin, out.data());
+      return out;
+    };
+    const auto codes = bytes(tensor.values, 2), scales = bytes(tensor.scales, mxfp4_block);
+    std::vector<double> numbers(static_cast<std::size_t>(count));
+    decode_mxfp4(codes.data(), scales.data(), first, count, numbers.data());
+    std::memcpy(raw_.data(), numbers.data(), raw_.size());
+  }
+
   DType type_;
   bool allow_;
   Buffer raw_;
+  Buffer converted_;
   std::map<std::string, int> counts_;
   std::vector<std::string> lines_;
 };
 
-/// Reads the consecutive pieces of a tensor into their arrays.
-void add_pieces(const StoredTensor& stored, const Tensor& tensor,
+/// Reads a tensor into the arrays of its pieces.
+void add_pieces(const StoredValues& stored, const Tensor& tensor,
                 const std::map<std::string, ArraySpec>& specs, NumberReader& numbers,
                 Shards& shards) {
-  const DType type = numbers.type();
-  // A transposed matrix is [columns, rows] in the file.
-  const std::int64_t columns = columns_of(tensor);
-  const std::int64_t rows = stored.info->elements() / columns;
-  Buffer all;
-  if (tensor.transposed) {
-    all = buffer(stored.info->elements(), type);
-    numbers.read(stored, 0, stored.info->elements(), all.data());
-  }
+  const AxisOrder order = order_of(tensor, stored.packed());
+  struct Rows {
+    char* data;
+    std::int64_t first;
+    std::int64_t last;
+  };
+  std::vector<Rows> pieces;
   std::int64_t row = 0;
   for (const Piece& piece : tensor.pieces) {
     const ArraySpec& spec = specs.at(piece.array);
     const Part part(spec, piece);
-    const std::int64_t here = part.elements() / columns;
-    char* out = shards.add(spec, part.first, part.elements());
-    if (tensor.transposed)
-      transpose_columns(all.data(), columns, rows, row, row + here, size_of(type), out);
-    else
-      numbers.read(stored, row, here, out);
-    row += here;
+    const std::int64_t last = row + part.elements() / order.row_elements();
+    pieces.push_back({shards.add(spec, part.first, part.elements()), row, last});
+    row = last;
+  }
+  check(row == order.rows(), tensor.name, ": its pieces have ", row, " rows instead of ",
+        order.rows());
+  for (const AxisOrder::Panel& panel : order.panels(panel_elements)) {
+    const char* values = numbers.read(stored, panel.first, panel.count);
+    for (const Rows& piece : pieces)
+      order.to_memory(panel, values, piece.first, piece.last, size_of(numbers.type()), piece.data);
   }
 }
 
@@ -360,6 +388,7 @@ void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& mo
   const DType stored = weights_type(reader, model);
   const auto specs = architecture::arrays_by_name(model);
   Buffer matrix;
+  Buffer panel;
   Buffer converted;
   for (const Tensor& tensor : tensors) {
     matrix = buffer(checkpoint::volume(tensor.shape), stored);
@@ -372,11 +401,14 @@ void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& mo
       at += part.elements() * size_of(stored);
     }
     const std::string what = text(reader.folder(), ": ", names_of(tensor));
-    for_each_part(tensor, matrix, stored, [&](const char* numbers, std::int64_t count) {
-      converted.resize(static_cast<std::size_t>(count * size_of(dtype)));
-      convert_checked(what, stored, numbers, dtype, converted.data(), count);
+    const AxisOrder order = order_of(tensor);
+    for (const AxisOrder::Panel& next : order.panels(panel_elements)) {
+      panel.resize(static_cast<std::size_t>(next.count * size_of(stored)));
+      order.to_file(matrix.data(), 0, order.rows(), size_of(stored), next, panel.data());
+      converted.resize(static_cast<std::size_t>(next.count * size_of(dtype)));
+      convert_checked(what, stored, panel.data(), dtype, converted.data(), next.count);
       out.append(converted.data(), std::ssize(converted));
-    });
+    }
   }
   out.commit();
 }
@@ -406,10 +438,10 @@ Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConf
 namespace {
 
 /// The stored tensors of an adapter, in the order of `tensors`.
-std::vector<StoredTensor> match_adapters(const SafetensorsFile& file,
+std::vector<StoredValues> match_adapters(const SafetensorsFile& file,
                                          const std::vector<Tensor>& tensors) {
   Complaints complaints;
-  std::vector<StoredTensor> stored;
+  std::vector<StoredValues> stored;
   std::set<std::pair<std::string, Extents>> seen;
   for (const Tensor& tensor : tensors) {
     for (const Piece& piece : tensor.pieces)
@@ -417,7 +449,7 @@ std::vector<StoredTensor> match_adapters(const SafetensorsFile& file,
                   ": has an A for each of queries, keys and values, but the deck's adapters share "
                   "one; choose the targets attention.query and attention.key_value");
     const TensorInfo* info = file.find(tensor.name);
-    stored.push_back({&file, info});
+    stored.push_back({{&file, info}});
     if (info == nullptr)
       complaints.add(tensor.name, " is missing");
     else if (info->shape != tensor.shape || !info->dtype())

@@ -107,6 +107,7 @@ struct AttentionDecode {
   View3<const T> value_cache;
   CacheRows rows;
   AttentionShape shape;
+  View1<const T> sinks;
 
   KOKKOS_FUNCTION std::int64_t scratch_elements() const { return block + shape.head_size; }
 
@@ -121,8 +122,9 @@ struct AttentionDecode {
     A* result = probabilities + block;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, size), [&](int d) { result[d] = A(0); });
 
-    A largest = -infinity<A>;
-    A sum = 0;
+    const bool has_sink = sinks.data() != nullptr;
+    A largest = has_sink ? static_cast<A>(sinks(h)) : -infinity<A>;
+    A sum = has_sink ? A(1) : A(0);
     for (std::int64_t k0 = positions > 0 ? shape.first_key(positions - 1) : 0; k0 < positions;
          k0 += block) {
       const auto count = static_cast<int>(positions - k0 < block ? positions - k0 : block);
@@ -189,7 +191,7 @@ struct AttentionDecode {
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, const CacheRows& rows,
-                      const AttentionShape& shape) {
+                      const AttentionShape& shape, View1<const T> sinks) {
   AttentionShape s = shape;
   s.batch = extent(key_cache, 0);
   s.sequence = extent(key_cache, 1);
@@ -201,21 +203,23 @@ void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<cons
   expect_shape(value_cache, "value_cache", {s.batch, s.sequence, s.key_value_heads * s.head_size});
   expect_shape(rows.texts, "texts", {count});
   expect_shape(rows.positions, "positions", {count});
+  if (sinks.data() != nullptr) expect_shape(sinks, "sinks", {s.heads});
   if (count * s.heads == 0) return;
-  const AttentionDecode<T> decode{o, q, key_cache, value_cache, rows, s};
+  const AttentionDecode<T> decode{o, q, key_cache, value_cache, rows, s, sinks};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());
   auto policy = AttentionPolicy(exec, static_cast<int>(count * s.heads), team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
   Kokkos::parallel_for("kernels/attention_decode", policy, decode);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                             \
-  template void attention_forward_by_blocks<T>(const Exec&, const AttentionForward<T>&);   \
-  template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>,        \
-                                     View2<const T>, const AttentionShape&,                \
-                                     const AttentionDropout&);                             \
-  template void attention_decode<T>(const Exec&, View2<T>, View2<const T>, View3<const T>, \
-                                    View3<const T>, const CacheRows&, const AttentionShape&)
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void attention_forward_by_blocks<T>(const Exec&, const AttentionForward<T>&);     \
+  template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>,          \
+                                     View2<const T>, const AttentionShape&,                  \
+                                     const AttentionDropout&);                               \
+  template void attention_decode<T>(const Exec&, View2<T>, View2<const T>, View3<const T>,   \
+                                    View3<const T>, const CacheRows&, const AttentionShape&, \
+                                    View1<const T>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);

@@ -1,5 +1,5 @@
-// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums, scaling, fills, copies and
-// conversions. On devices, each kernel processes aligned rows or chunks in packs (packs.hpp).
+// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums, scaling, fills, copies
+// and conversions. On devices, each kernel processes aligned rows or chunks in packs (packs.hpp).
 #include <trireme/kernels/elementwise.hpp>
 
 #include <trireme/base/check.hpp>
@@ -176,6 +176,68 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
               return Two<Acc>{d * b * (s * (Acc(1) + a * (Acc(1) - s))), d * (a * s)};
             },
             gate, up, dg_row);
+      });
+}
+
+namespace {
+
+constexpr double clamped_slope = 1.702;
+
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A clamped(A x, A least, A most) {
+  return x < least ? least : x > most ? most : x;
+}
+
+}  // namespace
+
+template <class T>
+void clamped_swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h, double limit) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(g, 1);
+  const auto most = static_cast<Acc>(limit);
+  expect_shape(h, "h", {extent(g, 0), 2 * columns});
+  for_rows(
+      "kernels/clamped_swiglu_forward", exec, extent(g, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* gate = row_of(h, t);
+        const T* up = gate + columns;
+        map_lanes(
+            team, columns, row_of(g, t),
+            [=](std::int64_t, Acc a, Acc b) {
+              const Acc x = a > most ? most : a;
+              return x / (Acc(1) + fast_exp(Acc(-clamped_slope) * x)) *
+                     (clamped(b, -most, most) + Acc(1));
+            },
+            gate, up);
+      });
+}
+
+template <class T>
+void clamped_swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h,
+                             double limit) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(dg, 1);
+  const auto most = static_cast<Acc>(limit);
+  expect_shape(dh, "dh", {extent(dg, 0), 2 * columns});
+  expect_shape(h, "h", {extent(dg, 0), 2 * columns});
+  for_rows(
+      "kernels/clamped_swiglu_backward", exec, extent(dg, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* gate = row_of(h, t);
+        const T* up = gate + columns;
+        T* dgate = row_of(dh, t);
+        T* dup = dgate + columns;
+        map_lanes_to_two(
+            team, columns, dgate, dup,
+            [=](std::int64_t, Acc a, Acc b, Acc d) {
+              const Acc x = a > most ? most : a;
+              const Acc s = Acc(1) / (Acc(1) + fast_exp(Acc(-clamped_slope) * x));
+              const Acc slope = s * (Acc(1) + Acc(clamped_slope) * x * (Acc(1) - s));
+              const Acc of_gate = d * (clamped(b, -most, most) + Acc(1)) * slope;
+              return Two<Acc>{a > most ? Acc(0) : of_gate,
+                              b > most || b < -most ? Acc(0) : d * (x * s)};
+            },
+            gate, up, row_of(dg, t));
       });
 }
 
@@ -380,6 +442,9 @@ template void convert<float, Fp16>(const Exec&, View1<float>, View1<const Fp16>)
   template void tanh_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
   template void swiglu_forward<T>(const Exec&, View2<T>, View2<const T>);                          \
   template void swiglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);         \
+  template void clamped_swiglu_forward<T>(const Exec&, View2<T>, View2<const T>, double);          \
+  template void clamped_swiglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,  \
+                                           double);                                                \
   template void geglu_forward<T>(const Exec&, View2<T>, View2<const T>, Gelu);                     \
   template void geglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Gelu);    \
   template void residual_dropout_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \

@@ -383,7 +383,43 @@ void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a
         const T* right = row_of(b, i);
         const Acc sum = sum_of<Acc>(
             team, columns, [](std::int64_t, Acc u, Acc v) { return u * v; }, left, right);
-        once(team, [&]() { droutes(order(i) / active, order(i) % active) = sum; });
+        once(team, [&]() { droutes(order(i) / active, order(i) % active) += sum; });
+      });
+}
+
+template <class T>
+void add_weighed_bias(const Exec& exec, View2<T> rows, View1<const T> bias,
+                      View2<const Accumulate<T>> routes, View1<const std::int32_t> order) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(rows, 1), active = active_of(routes);
+  expect_shape(rows, "rows", {extent(order, 0), columns});
+  expect_shape(bias, "bias", {columns});
+  for_rows(
+      "kernels/add_weighed_bias", exec, extent(order, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t i) {
+        const Acc weight = routes(order(i) / active, order(i) % active);
+        const T* added = bias.data();
+        T* row = row_of(rows, i);
+        map_lanes(
+            team, columns, row, [&](std::int64_t, Acc v, Acc b) { return v + weight * b; }, row,
+            added);
+      });
+}
+
+template <class T>
+void dot_bias(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> drows,
+              View1<const T> bias, View1<const std::int32_t> order) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(drows, 1), active = active_of(droutes);
+  expect_shape(drows, "drows", {extent(order, 0), columns});
+  expect_shape(bias, "bias", {columns});
+  for_rows(
+      "kernels/dot_bias", exec, extent(order, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t i) {
+        const T* left = row_of(drows, i);
+        const T* right = bias.data();
+        const Acc sum = sum_of<Acc>(
+            team, columns, [](std::int64_t, Acc u, Acc v) { return u * v; }, left, right);
+        once(team, [&]() { droutes(order(i) / active, order(i) % active) += sum; });
       });
 }
 
@@ -472,6 +508,10 @@ TRIREME_INSTANTIATE(double)
                               View1<const std::int32_t>, std::int64_t);                          \
   template void weigh_routed<T>(const Exec&, View2<T>, View2<const Accumulate<T>>,               \
                                 View1<const std::int32_t>);                                      \
+  template void add_weighed_bias<T>(const Exec&, View2<T>, View1<const T>,                       \
+                                    View2<const Accumulate<T>>, View1<const std::int32_t>);      \
+  template void dot_bias<T>(const Exec&, View2<Accumulate<T>>, View2<const T>, View1<const T>,   \
+                            View1<const std::int32_t>);                                          \
   template void dot_routed<T>(const Exec&, View2<Accumulate<T>>, View2<const T>, View2<const T>, \
                               View1<const std::int32_t>);                                        \
   template void gate_rows<T>(const Exec&, View2<T>, View2<T>, View1<const Accumulate<T>>);       \

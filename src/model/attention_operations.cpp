@@ -1,6 +1,8 @@
 // Kernel calls of attention, rotary position embeddings and norms of heads.
 #include <trireme/model/attention_operations.hpp>
 
+#include <trireme/kernels/attention_sinks.hpp>
+
 #include <trireme/kernels/cache.hpp>
 
 #include <algorithm>
@@ -37,13 +39,15 @@ double pair_of(double turns, const ModelConfig& m) {
 
 /// YaRN: pairs up to `first` keep their frequency, and the frequencies of pairs from `last` on are
 /// divided by the factor; between them, the frequency is interpolated (Peng et al. 2023, arXiv
-/// 2309.00071, section 3.2). `first` is rounded down and `last` up, as in the authors' program.
+/// 2309.00071, section 3.2). `first` is rounded down and `last` up, as in the authors' program,
+/// unless the model does not truncate.
 kernels::RotaryScaling yarn(const ModelConfig& m) {
   kernels::RotaryScaling s;
   s.factor = m.rope_factor;
-  const double first = std::max(std::floor(pair_of(m.rope_beta_fast, m)), 0.0);
+  const double fast = pair_of(m.rope_beta_fast, m), slow = pair_of(m.rope_beta_slow, m);
+  const double first = std::max(m.rope_truncate ? std::floor(fast) : fast, 0.0);
   double last =
-      std::min(std::ceil(pair_of(m.rope_beta_slow, m)), static_cast<double>(m.head_size() - 1));
+      std::min(m.rope_truncate ? std::ceil(slow) : slow, static_cast<double>(m.head_size() - 1));
   if (last == first) last += 0.001;
   s.start = -first / (last - first);
   s.per_pair = 1 / (last - first);
@@ -255,6 +259,10 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
       layer_(place.layer()) {
   if (place.axis.context().size() > 1)
     ring_.emplace(place.axis.context(), shape_, place.model().sequence);
+  if (op.arrays.empty()) return;
+  const std::string name = place.array(op.arrays.front().name);
+  sinks_ = place.parameters.weight(name, shape_.heads);
+  dsinks_ = place.parameters.gradient(name, shape_.heads);
 }
 
 template <class P>
@@ -278,8 +286,8 @@ kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) cons
   return shape;
 }
 
-/// o = dropout(softmax(mask(cap(scale q kᵀ)))) v per head; logsumexp is kept for the backward pass.
-/// In generation, appends the new keys and values to the caches, and attends to the caches.
+/// o = dropout(softmax(mask(cap(scale q kᵀ)), sink)) v per head; logsumexp is kept for the backward
+/// pass. In generation, appends the new keys and values to the caches, and attends to the caches.
 template <class P>
 void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> qkv = c.values.matrix(this->op_.input());
@@ -287,14 +295,26 @@ void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperat
   if (const Decoding<P>* d = c.decoding; d != nullptr) {
     kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->rows);
     kernels::attention_decode<T>(c.handle, o, d->queries, d->key_cache, d->value_cache, d->rows,
-                                 shape_);
+                                 shape_, sinks_);
     return;
   }
   if (ring_)
-    return ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, c.context.positions,
-                          dropout(c.context));
-  kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape(c.context),
-                                dropout(c.context));
+    ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, c.context.positions,
+                   dropout(c.context));
+  else
+    kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape(c.context),
+                                  dropout(c.context));
+  if (!this->op_.arrays.empty())
+    kernels::attention_sinks_forward<T>(c.handle, o, logsumexp(c), sinks_);
+}
+
+/// The gradient of the sinks. The other gradients follow from o and logsumexp with the sinks.
+template <class P>
+void AttentionOperation<P>::backward_weight(const PassArguments<P>& c) const {
+  if (!this->op_.trains()) return;
+  kernels::attention_sinks_backward<T>(c.handle, dsinks_, c.values.gradient(this->op_.output),
+                                       c.values.matrix(this->op_.output), logsumexp(c), sinks_,
+                                       c.values.sums(this->op_.scratch.front()));
 }
 
 template <class P>

@@ -19,13 +19,14 @@ template <class P>
 RouterOperation<P>::RouterOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : BlockOperation<P>(op),
-      linear_(place.parameters, place.array(op.arrays.front().name), "", op.arrays.front().shape[0],
+      linear_(place.parameters, place.array(op.arrays.front().name),
+              op.bias().empty() ? "" : place.array(op.bias()), op.arrays.front().shape[0],
               op.arrays.front().shape[1]) {}
 
 template <class P>
 void RouterOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   kernels::linear_forward_wide<T>(c.handle, c.values.sums(this->op_.output),
-                                  c.values.matrix(this->op_.input()), linear_.w, View1<T>());
+                                  c.values.matrix(this->op_.input()), linear_.w, linear_.b);
 }
 
 template <class P>
@@ -154,7 +155,8 @@ ExpertProductOperation<P>::ExpertProductOperation(const architecture::Operation&
                                                   const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       axis_(place.axis),
-      linear_(place.parameters, place.array(op.arrays.front().name), "",
+      linear_(place.parameters, place.array(op.arrays.front().name),
+              op.bias().empty() ? "" : place.array(op.bias()),
               matrices_of(place.plan.description, op, place.plan.sizes) *
                   (op.arrays.front().elements() /
                    (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
@@ -179,8 +181,10 @@ void ExpertProductOperation<P>::visit(const PassArguments<P>& c, Use&& use) cons
     const layout::Slice rows = routed_.rows(e);
     if (rows.extent == 0) continue;
     const layout::Slice weights{e * outputs_, outputs_};
-    use(Expert{part(linear_.w, weights),
-               linear_.dw.data() == nullptr ? linear_.dw : part(linear_.dw, weights), rows,
+    const auto own = [&](const auto& all) {
+      return all.data() == nullptr ? all : part(all, weights);
+    };
+    use(Expert{own(linear_.w), own(linear_.b), own(linear_.dw), own(linear_.db), rows,
                part(order, rows), rows_of(v.matrix(this->op_.scratch[0]), 0, rows.extent)});
   }
 }
@@ -206,11 +210,13 @@ void ExpertProductOperation<P>::forward(const PassArguments<P>& c, const BlockOp
   if (this->op_.cut == architecture::Cut::inputs)
     return sum(c, y, output_forward_, [&](const Expert& e) {
       kernels::linear_forward<T>(c.handle, e.rows, part(x, e.routed), e.weights, View1<T>());
+      if (weighs_bias())
+        kernels::add_weighed_bias<T>(c.handle, e.rows, e.bias, weights(c), e.order);
     });
   const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
-    kernels::linear_forward<T>(c.handle, part(y, e.routed), e.rows, e.weights, View1<T>());
+    kernels::linear_forward<T>(c.handle, part(y, e.routed), e.rows, e.weights, e.bias);
   });
 }
 
@@ -224,13 +230,20 @@ void ExpertProductOperation<P>::backward_input(const PassArguments<P>& c, const 
       kernels::linear_backward_input<T>(c.handle, e.rows, part(dy, e.routed), e.weights);
     });
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
+  View2<Accumulate<T>> of_weights;
+  if (weighs_bias()) {
+    of_weights = c.values.gradient_sums(this->op_.inputs[3]);
+    kernels::fill(c.handle, flat(of_weights), 0.0);
+  }
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, dy, e.order, active_);
+    if (weighs_bias()) kernels::dot_bias<T>(c.handle, of_weights, e.rows, e.bias, e.order);
     kernels::linear_backward_input<T>(c.handle, part(dx, e.routed), e.rows, e.weights);
   });
 }
 
-/// dW of each expert += dyᵀ x over its rows, ascending by token.
+/// dW of each expert += dyᵀ x over its rows, ascending by token, and db += Σ dy, or with weights db
+/// += Σ weight dy.
 template <class P>
 void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const {
   const View2<T> x = c.values.matrix(this->op_.input());
@@ -240,9 +253,12 @@ void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const
       outputs ? axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()) : dy;
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, by_token, e.order, active_);
-    kernels::linear_backward_weight<T>(c.handle, e.gradient, {},
-                                       outputs ? part(dy, e.routed) : e.rows,
-                                       outputs ? e.rows : part(x, e.routed));
+    kernels::linear_backward_weight<T>(
+        c.handle, e.gradient, outputs ? e.bias_gradient : View1<typename P::Gradient>(),
+        outputs ? part(dy, e.routed) : e.rows, outputs ? e.rows : part(x, e.routed));
+    if (!weighs_bias() || e.bias_gradient.extent(0) == 0) return;
+    kernels::weigh_routed<T>(c.handle, e.rows, weights(c), e.order);
+    kernels::linear_backward_bias<T>(c.handle, e.bias_gradient, e.rows);
   });
 }
 
@@ -285,6 +301,11 @@ ExpertActivationOperation<P>::ExpertActivationOperation(const architecture::Oper
                                                         const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       function_(place.model()),
+      adds_(std::ranges::any_of(place.plan.description.operations,
+                                [&op](const architecture::Operation& other) {
+                                  return is_product(other) &&
+                                         std::ranges::count(other.inputs, op.inputs[1]) > 0;
+                                })),
       routed_(rows_of(place.plan.description.tensors[architecture::at(op.inputs.back())].rows,
                       place.plan.sizes) -
               1),
@@ -320,7 +341,7 @@ void ExpertActivationOperation<P>::backward_input(const PassArguments<P>& c,
   const std::int64_t n = extent(routes, 0);
   const View2<Accumulate<T>> weights = c.values.sums(this->op_.inputs[1]);
   const View2<Accumulate<T>> of_weights = c.values.gradient_sums(this->op_.inputs[1]);
-  kernels::fill(c.handle, flat(of_weights), 0.0);
+  if (!adds_) kernels::fill(c.handle, flat(of_weights), 0.0);
   if (n == 0) return;
   const View2<T> h = rows_of(c.values.matrix(this->op_.input()), 0, n);
   const View2<T> dg = rows_of(c.values.gradient(this->op_.output), 0, n);

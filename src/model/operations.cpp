@@ -133,6 +133,8 @@ void ActivationFunction<P>::forward(const Handle& handle, View2<T> g, View2<cons
       return kernels::swiglu_forward<T>(handle, g, h);
     case Activation::geglu:
       return kernels::geglu_forward<T>(handle, g, h, gelu_);
+    case Activation::clamped_swiglu:
+      return kernels::clamped_swiglu_forward<T>(handle, g, h, limit_);
   }
 }
 
@@ -146,15 +148,17 @@ void ActivationFunction<P>::backward(const Handle& handle, View2<T> dh, View2<co
       return kernels::swiglu_backward<T>(handle, dh, dg, h);
     case Activation::geglu:
       return kernels::geglu_backward<T>(handle, dh, dg, h, gelu_);
+    case Activation::clamped_swiglu:
+      return kernels::clamped_swiglu_backward<T>(handle, dh, dg, h, limit_);
   }
 }
 
 template <class P>
 kernels::Arithmetic ActivationFunction<P>::arithmetic() const {
   using kernels::Arithmetic;
-  return activation_ == Activation::swiglu ? Arithmetic::exponential
-         : gelu_ == Gelu::exact            ? Arithmetic::error_function
-                                           : Arithmetic::hyperbolic_tangent;
+  if (activation_ == Activation::swiglu || activation_ == Activation::clamped_swiglu)
+    return Arithmetic::exponential;
+  return gelu_ == Gelu::exact ? Arithmetic::error_function : Arithmetic::hyperbolic_tangent;
 }
 
 /// In layers, this pass is not fused with the preceding product: a fused kernel would apply GELU

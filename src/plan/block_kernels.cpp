@@ -38,7 +38,8 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
   const bool forward = call.pass == Pass::forward;
   const bool weighs = rule.weight_pass != architecture::OperationRule::WeightPass::never;
   // Two backward passes, or one with kernels of both.
-  const bool two = rule.weights_with_input || (weighs && rule.has_input_pass);
+  const bool two =
+      (rule.weights_with_input && op.arrays.size() > 0) || (weighs && rule.has_input_pass);
   const std::string pass =
       forward || two ? passes[static_cast<std::size_t>(call.pass)] : ".backward";
   if (op.kind == OperationKind::dropout && m.dropout == 0) return {};

@@ -178,9 +178,9 @@ BlockProgram expect_every_read_is_of_its_value(const BlockDescription& layer, co
 }
 
 constexpr std::array all_families{
-    Family::gpt,     Family::llama,     Family::bert,   Family::qwen2,    Family::qwen3,
-    Family::mistral, Family::gemma,     Family::gemma2, Family::gemma3,   Family::olmo2,
-    Family::mixtral, Family::qwen3_moe, Family::olmoe,  Family::qwen2_moe};
+    Family::gpt,     Family::llama,     Family::bert,   Family::qwen2,     Family::qwen3,
+    Family::mistral, Family::gemma,     Family::gemma2, Family::gemma3,    Family::olmo2,
+    Family::mixtral, Family::qwen3_moe, Family::olmoe,  Family::qwen2_moe, Family::gpt_oss};
 
 TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {

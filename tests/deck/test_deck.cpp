@@ -176,6 +176,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     if (m.norm != NormKind::rms) m.zero_centered_gains = false;
     if (m.window == 0) m.full_attention_every = 0;
     if (m.window == 0 || m.positions != Positions::rotary) m.window_rope_theta = 0;
+    if (m.activation != Activation::clamped_swiglu) m.activation_limit = 7;
     if (m.predicts_masked_tokens()) m.logit_softcap = 0;
     if (m.predicts_masked_tokens()) m.packing = Packing::none;
     if (m.predicts_masked_tokens()) deck.config.run.prompts.clear();

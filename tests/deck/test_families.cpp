@@ -36,6 +36,7 @@ struct Published {
   double attention_softcap = 0;
   double logit_softcap = 0;
   ExpertsConfig experts = {};
+  bool sinks = false;
 };
 
 constexpr auto pre = NormPlacement::pre;
@@ -124,6 +125,22 @@ constexpr Published published[] = {
      .window = 0,
      .objective = next,
      .experts = {.number = 60, .active = 4, .normalised = false, .shared_gate = true}},
+    {.family = Family::gpt_oss,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-5,
+     .query_key_norm = without,
+     .positions = rotary,
+     .theta = 150000,
+     .activation = Activation::clamped_swiglu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::all,
+     .mask = causal,
+     .window = 128,
+     .objective = next,
+     .full_attention_every = 2,
+     .experts = {.number = 128, .active = 4},
+     .sinks = true},
 };
 
 TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
@@ -150,6 +167,7 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
     EXPECT_EQ(m.window_rope_theta, p.window_theta);
     EXPECT_EQ(m.attention_softcap, p.attention_softcap);
     EXPECT_EQ(m.logit_softcap, p.logit_softcap);
+    EXPECT_EQ(m.attention_sinks, p.sinks);
     ExpertsConfig experts = p.experts;
     experts.feed_forward = m.feed_forward;
     if (experts.shared_gate) experts.shared_feed_forward = m.feed_forward;
@@ -182,6 +200,7 @@ TEST(Families, ChangingTheFamilyResetsEveryProperty) {
 void drop_excluded(ModelConfig& m) {
   if (m.norm != NormKind::rms) m.zero_centered_gains = false;
   if (m.positions != Positions::rotary) m.window_rope_theta = 0;
+  if (m.activation != Activation::clamped_swiglu) m.activation_limit = 7;
   if (m.predicts_masked_tokens()) m.logit_softcap = 0;
 }
 

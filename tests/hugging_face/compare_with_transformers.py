@@ -24,9 +24,9 @@ import transformers
 from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
                           Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
-                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
-                          MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+                          GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 SEQUENCE, VOCABULARY = 61, 503
 TOLERANCE = 3e-6  # of losses near 6: `eval` prints 6 digits, fp32 sums some 1e3 terms
@@ -66,6 +66,8 @@ MODELS = {
     "qwen3_moe, first layer dense, scores as they are": 'family = "qwen3_moe"\nkey_value_heads = 3\n[experts]\nnumber = 5\n'
                                                         'active = 3\nfeed_forward = 24\nfirst_layer = 1\nnormalised = false',
     "olmoe, untied": 'family = "olmoe"\nkey_value_heads = 3\ntied_embeddings = false\n[experts]\nnumber = 5\nactive = 2',
+    "gpt_oss, a window": 'family = "gpt_oss"\nkey_value_heads = 3\nwindow = 17\nactivation_limit = 2.0\n'
+                         'tied_embeddings = false\n[experts]\nnumber = 5\nactive = 2',
 }
 BERTS = {
     "bert, tied": 'family = "bert"',
@@ -202,6 +204,7 @@ def causal_models():
     yield "qwen3_moe, first layer dense", Qwen3MoeForCausalLM(Qwen3MoeConfig(mlp_only_layers=[0], **qwen3))
     yield "qwen3_moe, a window", Qwen3MoeForCausalLM(Qwen3MoeConfig(use_sliding_window=True, sliding_window=17, **qwen3))
     yield "olmoe", OlmoeForCausalLM(OlmoeConfig(**experts))
+    yield "gpt_oss, yarn", GptOssForCausalLM(GptOssConfig(sliding_window=17, head_dim=32, swiglu_limit=2.0, **experts))
     yield "olmoe, normalised", OlmoeForCausalLM(OlmoeConfig(norm_topk_prob=True, **experts))
 
 

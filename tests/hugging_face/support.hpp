@@ -53,6 +53,10 @@ inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
     m.experts.number = 5;
     m.experts.active = 2;
   }
+  if (family == Family::gpt_oss) {
+    m.feed_forward = m.experts.feed_forward = 41;
+    m.activation_limit = 2.5;
+  }
   if (family == Family::qwen2_moe) {
     m.experts.feed_forward = 40;
     m.experts.shared_feed_forward = 17;

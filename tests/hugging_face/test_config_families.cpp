@@ -116,6 +116,110 @@ TEST(ConfigFamilies, MissingKeysOfExpertsTakeTheDefaultsOfTheFamily) {
   }
 }
 
+/// A gpt_oss with 8 heads, and otherwise the required keys only.
+std::string gpt_oss(const std::string& more = "") {
+  std::string out = as("gpt_oss", more);
+  out.replace(out.find("heads\": 6"), 9, "heads\": 8");
+  out.erase(out.find("\"num_key_value_heads\": 3,"), 25);
+  return out;
+}
+
+TEST(ConfigFamilies, GptOssHasTheDefaultsOfItsClass) {
+  const deck::ModelConfig m = parse_config(gpt_oss(), "c").model;
+  EXPECT_EQ(m.family, Family::gpt_oss);
+  EXPECT_EQ(m.key_value_heads, 8);
+  EXPECT_EQ(m.head_size(), 64);
+  EXPECT_EQ(m.norm_epsilon, 1e-5);
+  EXPECT_EQ(m.experts, (deck::ExpertsConfig{128, 4, 333, true, 0, 1, ExpertBalance::sequence}));
+  EXPECT_EQ(m.feed_forward, 333);
+  EXPECT_EQ(m.window, 128);
+  EXPECT_EQ(m.full_attention_every, 2);
+  EXPECT_EQ(m.activation, Activation::clamped_swiglu);
+  EXPECT_EQ(m.activation_limit, 7);
+  EXPECT_EQ(m.biases, Biases::all);
+  EXPECT_TRUE(m.attention_sinks);
+  EXPECT_FALSE(m.tied_embeddings);
+  EXPECT_EQ(m.rope_theta, 150000);
+  EXPECT_EQ(m.rope_scaling, RotaryScalingKind::yarn);
+  EXPECT_EQ(m.rope_factor, 32);
+  EXPECT_EQ(m.rope_beta_fast, 32);
+  EXPECT_EQ(m.rope_beta_slow, 1);
+  EXPECT_EQ(m.rope_original_sequence, 4096);
+  EXPECT_FALSE(m.rope_truncate);
+}
+
+TEST(ConfigFamilies, GptOssKeysAreWrittenAndReadBack) {
+  deck::ModelConfig model = odd_llama(false, Family::gpt_oss);
+  for (const bool scaled : {false, true}) {
+    if (scaled) {
+      model.rope_scaling = RotaryScalingKind::yarn;
+      model.rope_factor = 4;
+      model.rope_original_sequence = 17;
+      model.rope_truncate = false;
+    }
+    const json file = json::parse(config_text(model, DType::fp32, {}));
+    EXPECT_EQ(file["architectures"], json::array({"GptOssForCausalLM"}));
+    EXPECT_EQ(file["swiglu_limit"], 2.5);
+    EXPECT_EQ(file["attention_bias"], true);
+    EXPECT_EQ(file["intermediate_size"], 41);
+    EXPECT_EQ(file["num_local_experts"], 5);
+    EXPECT_EQ(file["layer_types"], json::parse(R"(["sliding_attention", "full_attention"])"));
+    EXPECT_EQ(file["rope_parameters"]["rope_type"], scaled ? "yarn" : "default");
+    EXPECT_EQ(file["rope_parameters"].value("truncate", true), !scaled);
+    EXPECT_FALSE(file.contains("quantization_config"));
+    for (const char* name : {"rope_parameters", "rope_scaling"}) {
+      json one = file;
+      EXPECT_EQ(one.erase(name), 1u) << "without both, a model has the scaling of its class";
+      EXPECT_EQ(parse_config(one.dump(), "c").model, model) << "without " << name;
+    }
+    const auto deck = deck_of(model_toml(file_of(model)));
+    EXPECT_EQ(deck.config.model, model);
+    EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+    EXPECT_EQ(message_of([&] { expect_same_model(file_of(model), deck); }), "no error");
+  }
+  auto other = deck_of(model_toml(file_of(model)));
+  other.config.model.activation_limit = 3;
+  other.config.model.rope_truncate = true;
+  expect_mentions(message_of([&] { expect_same_model(file_of(model), other); }),
+                  {"swiglu_limit = 2.5, but the deck has [model] activation_limit",
+                   "rope_parameters.truncate = false, but the deck has [model] rope_truncate"});
+  other.config.model.attention_sinks = false;
+  expect_mentions(message_of([&] { expect_exportable(other); }),
+                  {"[model] attention_sinks", "expected true"});
+}
+
+TEST(ConfigFamilies, GptOssAcceptsPublishedMembersAndRejectsOthers) {
+  for (const char* members :
+       {R"("experts_per_token": 2, "num_experts_per_tok": 2)",
+        R"("quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["x"]})",
+        R"("quantization_config": null)", R"("swiglu_alpha": 1.702, "swiglu_limit": 5)",
+        R"("num_experts": 8, "num_local_experts": 8)",
+        R"("layer_types": ["sliding_attention", "full_attention"])"})
+    EXPECT_EQ(refusal(gpt_oss(members)), "no error") << members;
+  EXPECT_EQ(parse_config(gpt_oss(R"("num_experts": 9)"), "c").model.experts.number, 9);
+  EXPECT_EQ(parse_config(gpt_oss(R"("sliding_window": 9)"), "c").model.window, 9);
+  EXPECT_EQ(parse_config(gpt_oss(R"("sliding_window_pattern": 1)"), "c").model.window, 128)
+      << "a member of Gemma";
+  const auto full =
+      parse_config(gpt_oss(R"("layer_types": ["full_attention", "full_attention"])"), "c").model;
+  EXPECT_EQ(full.full_attention_every, 1);
+  EXPECT_EQ(file_of(full).model, full);
+  for (const auto& [members, message] :
+       {std::pair(R"("experts_per_token": 2)",
+                  "experts_per_token = 2, expected the value of num_experts_per_tok"),
+        {R"("quantization_config": {"quant_method": "fp8"})",
+         R"(quantization_config = {"quant_method":"fp8"}, expected null, or {"quant_method")"},
+        {R"("attention_bias": false)", "attention_bias = false, expected true"},
+        {R"("hidden_act": "gelu")", "hidden_act = \"gelu\", expected \"silu\""},
+        {R"("swiglu_limit": 0)", "swiglu_limit = 0, expected a number above 0"},
+        {R"("swiglu_alpha": 1.0)", "swiglu_alpha = 1.0, expected 1.702"},
+        {R"("num_local_experts": 3)",
+         "num_experts_per_tok = 4, expected at most num_local_experts = 3"},
+        {R"("layer_types": ["full_attention", "sliding_attention"])",
+         "expected one of \"sliding_attention\" and \"full_attention\""}})
+    expect_mentions(refusal(gpt_oss(members)), {"here/config.json", message});
+}
+
 TEST(ConfigFamilies, LayersWithExpertsAreEquallyFarApart) {
   const auto layers = [](const std::string& number, const std::string& keys) {
     std::string content = as("qwen3_moe", keys);
@@ -217,6 +321,7 @@ TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
 TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
   for (const auto& [model, lines] : std::vector<std::pair<deck::ModelConfig, std::string>>{
            {odd_llama(true), "gelu = \"exact\""},  // the model has no GELU
+           {odd_llama(false, Family::qwen2), "activation_limit = 5.0"},
            {odd_llama(true), "head_size = 32"},
            {odd_llama(true), "shared_layers = 1"},
            {odd_llama(true, Family::qwen2), "head_size = 24"},

@@ -135,10 +135,10 @@ TEST(ConfigJson, RejectsUnsupportedGptValuesInOneError) {
 
 TEST(ConfigJson, RejectsUnsupportedModels) {
   expect_mentions(
-      refusal(R"({"model_type": "gpt_oss"})"),
-      {"here/config.json", "model_type = \"gpt_oss\"",
+      refusal(R"({"model_type": "deepseek_v3"})"),
+      {"here/config.json", "model_type = \"deepseek_v3\"",
        R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")",
-       R"("olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe")"});
+       R"("olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss")"});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});

@@ -24,6 +24,7 @@ deck::ModelConfig scaled(Kind kind) {
     m.rope_beta_fast = 31.5;
     m.rope_beta_slow = 1.25;
     m.rope_attention_factor = 1.125;
+    m.rope_truncate = false;
   }
   return m;
 }
@@ -58,6 +59,7 @@ TEST(ConfigRotary, ReadsConfigsOfTransformers) {
                                                      : 8);
     EXPECT_EQ(m.rope_original_sequence, kind == Kind::linear ? 0 : 6);
     EXPECT_EQ(m.rope_beta_fast, kind == Kind::yarn ? 0.8 : 32);
+    EXPECT_TRUE(m.rope_truncate);
     EXPECT_EQ(m.rope_high_frequency_factor, kind == Kind::llama3 ? 0.8 : 4);
   }
 }
@@ -70,6 +72,11 @@ TEST(ConfigRotary, MissingMembersTakeTransformersDefaults) {
   EXPECT_EQ(yarn.rope_original_sequence, 61) << "max_position_embeddings";
   EXPECT_EQ(yarn.rope_beta_fast, 32);
   EXPECT_EQ(yarn.rope_attention_factor, 0);
+  EXPECT_TRUE(yarn.rope_truncate);
+  EXPECT_TRUE(model(R"({"type": "yarn", "factor": 4, "truncate": true})").rope_truncate);
+  EXPECT_FALSE(model(R"({"type": "yarn", "factor": 4, "truncate": false})").rope_truncate);
+  EXPECT_TRUE(model(R"({"type": "linear", "factor": 4, "truncate": false})").rope_truncate)
+      << "only yarn has limits";
   const auto scales = model(R"({"rope_type": "yarn", "factor": 40, "mscale": 1.0,
                                "mscale_all_dim": 0.5})");
   EXPECT_NEAR(scales.rope_attention_factor, (0.1 * std::log(40) + 1) / (0.05 * std::log(40) + 1),
@@ -87,8 +94,10 @@ TEST(ConfigRotary, ReportsTheInvalidMember) {
        ".factor = 0.5, expected a number of at least 1"},
       {R"({"rope_type": "llama3", "factor": 8})", ".low_freq_factor is missing"},
       {R"({"rope_type": "yarn", "factor": 8, "beta_fast": "x"})", ".beta_fast = \"x\", expected"},
-      {R"({"rope_type": "yarn", "factor": 8, "truncate": false})",
-       ".truncate = false, expected true"},
+      {R"({"rope_type": "yarn", "factor": 8, "truncate": 0})",
+       ".truncate = 0, expected true or false"},
+      {R"({"rope_type": "yarn", "factor": 8, "truncate": null})",
+       ".truncate = null, expected true or false"},
       {R"({"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 0})",
        ".original_max_position_embeddings = 0, expected a whole number from 1"},
       {R"({"rope_type": "linear", "factor": 2, "long_factor": [1]})",
@@ -103,6 +112,19 @@ TEST(ConfigRotary, ReportsTheInvalidMember) {
                       {"here/config.json", text(name, message)});
 }
 
+TEST(ConfigRotary, RopeScalingReplacesRopeParameters) {
+  const deck::ModelConfig m =
+      parse_config(llama + R"(, "rope_parameters": {"rope_type": "yarn", "factor": 4,
+          "beta_fast": 30.0, "truncate": false, "original_max_position_embeddings": 17},
+          "rope_scaling": {"rope_type": "linear", "factor": 2}})",
+                   "c")
+          .model;
+  deck::ModelConfig linear = odd_llama(false);
+  linear.rope_scaling = Kind::linear;
+  linear.rope_factor = 2;
+  EXPECT_EQ(m, linear);
+}
+
 TEST(ConfigRotary, RejectsADeckWithAnotherScaling) {
   const deck::ModelConfig model = scaled(Kind::yarn);
   std::string section = model_toml(file_of(model));
@@ -110,6 +132,11 @@ TEST(ConfigRotary, RejectsADeckWithAnotherScaling) {
   section.replace(section.find(factor), factor.size(), "rope_factor = 4.0");
   expect_mentions(message_of([&] { expect_same_model(file_of(model), deck_of(section)); }),
                   {"rope_parameters.factor = 8.5, but the deck has [model] rope_factor = 4.0"});
+  section = model_toml(file_of(model));
+  const std::string rounded = "rope_truncate = false";
+  section.erase(section.find(rounded), rounded.size());
+  expect_mentions(message_of([&] { expect_same_model(file_of(model), deck_of(section)); }),
+                  {"rope_parameters.truncate = false, but the deck has [model] rope_truncate"});
   expect_mentions(
       message_of([&] {
         expect_same_model(file_of(model), deck_of(model_toml(file_of(odd_llama(true)))));

@@ -89,27 +89,5 @@ TEST(Convert, RejectsIntegers) {
                   {"int64", "bf16"});
 }
 
-template <class T>
-void expect_transposed(std::int64_t rows, std::int64_t columns, std::int64_t first,
-                       std::int64_t last) {
-  std::vector<T> in;
-  for (std::int64_t i = 0; i < rows * columns; ++i) in.push_back(static_cast<T>(i));
-  std::vector<T> out(static_cast<std::size_t>((last - first) * rows));
-  transpose_columns(in.data(), rows, columns, first, last, sizeof(T), out.data());
-  for (std::int64_t c = first; c < last; ++c)
-    for (std::int64_t r = 0; r < rows; ++r)
-      ASSERT_EQ(out[static_cast<std::size_t>((c - first) * rows + r)],
-                static_cast<T>(r * columns + c));
-}
-
-TEST(Transpose, AcceptsAnyColumnsOfAnyMatrix) {
-  expect_transposed<std::uint16_t>(37, 51, 0, 51);
-  expect_transposed<std::uint32_t>(37, 51, 13, 30);
-  expect_transposed<double>(1, 5, 2, 3);
-  expect_transposed<double>(64, 16, 16, 16);
-  expect_mentions(message_of([] { transpose_columns(nullptr, 1, 1, 0, 1, 3, nullptr); }),
-                  {"3 bytes"});
-}
-
 }  // namespace
 }  // namespace trireme::hugging_face

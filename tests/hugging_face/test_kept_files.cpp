@@ -52,6 +52,16 @@ TEST(KeptFiles, TrainingAloneKeepsEveryMember) {
             nlohmann::ordered_json::parse(published).dump());
 }
 
+TEST(KeptFiles, QuantizationIsRemovedBecauseExportsHoldNumbers) {
+  json file = json::parse(config_text(odd_llama(false, Family::gpt_oss), DType::fp32, {}));
+  const std::string plain = file.dump();
+  EXPECT_EQ(exported(plain, read(plain)).changes, Lines{});
+  file["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const UpdatedFile without = exported(file.dump(), read(file.dump()));
+  EXPECT_EQ(without.changes, Lines{"quantization_config, removed"});
+  EXPECT_EQ(json::parse(without.content), json::parse(plain));
+}
+
 TEST(KeptFiles, ChangedMembersAreSetAndListed) {
   deck::ModelConfig model = read(published);
   model.sequence = 262144;

@@ -6,12 +6,32 @@ namespace {
 
 using namespace testing;
 
+/// `pieces` equal pieces of an array, interleaved: element j of piece i is element i + j · pieces.
+Words interleaved(const Words& array, std::size_t pieces) {
+  Words out;
+  for (std::size_t i = 0; i < array.size(); ++i)
+    out.push_back(array[i % pieces * (array.size() / pieces) + i / pieces]);
+  return out;
+}
+
+/// For each of `blocks` equal blocks of an array, the result of `change`, one after another.
+Words in_blocks(const Words& array, std::size_t blocks,
+                const std::function<Words(const Words&)>& change) {
+  Words out;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const Words block = change(part(array, i, blocks));
+    out.insert(out.end(), block.begin(), block.end());
+  }
+  return out;
+}
+
 class LlamaTensors : public ::testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
                          ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
                                            Family::mistral, Family::gemma, Family::gemma2,
                                            Family::gemma3, Family::olmo2, Family::mixtral,
-                                           Family::qwen3_moe, Family::olmoe, Family::qwen2_moe),
+                                           Family::qwen3_moe, Family::olmoe, Family::qwen2_moe,
+                                           Family::gpt_oss),
                          [](const auto& family) { return std::string(name_of(family.param)); });
 
 TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
@@ -40,6 +60,22 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
     expected[theirs + "mlp.gate_proj.weight"] = part(gate_up, 0, 2);
     expected[theirs + "mlp.up_proj.weight"] = part(gate_up, 1, 2);
     expected[theirs + "mlp.down_proj.weight"] = weights[ours + "feed_forward.down"];
+  } else if (GetParam() == Family::gpt_oss) {
+    const std::string block = theirs + "mlp.";
+    const auto of = [&](const char* name) { return weights[ours + "experts." + name]; };
+    expected[block + "router.weight"] = of("router");
+    expected[block + "router.bias"] = of("router_bias");
+    // Interleaving the 82 rows of gate and up transposes them; the values of each column are then
+    // those of all gate rows before those of all up rows.
+    expected[block + "experts.gate_up_proj"] = in_blocks(gate_up, 5, [](const Words& expert) {
+      return in_blocks(interleaved(expert, 82), 144,
+                       [](const Words& column) { return interleaved(column, 2); });
+    });
+    expected[block + "experts.gate_up_proj_bias"] =
+        in_blocks(of("gate_up_bias"), 5, [](const Words& bias) { return interleaved(bias, 2); });
+    expected[block + "experts.down_proj"] =
+        in_blocks(of("down"), 5, [](const Words& expert) { return interleaved(expert, 144); });
+    expected[block + "experts.down_proj_bias"] = of("down_bias");
   } else {
     const bool mixtral = GetParam() == Family::mixtral;
     const std::string block = theirs + (mixtral ? "block_sparse_moe." : "mlp.");
@@ -59,7 +95,11 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
       expected[block + "shared_expert_gate.weight"] = weights[ours + "experts.shared_gate"];
     }
   }
-  if (model.biases == Biases::query_key_value) {
+  if (model.attention_sinks)
+    expected[theirs + "self_attn.sinks"] = weights[ours + "attention.sinks"];
+  if (model.biases == Biases::all)
+    expected[theirs + "self_attn.o_proj.bias"] = weights[ours + "attention.output_bias"];
+  if (model.biases != Biases::none) {
     const auto& bias = weights[ours + "attention.key_value_bias"];
     expected[theirs + "self_attn.q_proj.bias"] = weights[ours + "attention.query_bias"];
     expected[theirs + "self_attn.k_proj.bias"] = part(bias, 0, 2);
@@ -90,13 +130,18 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
   for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
   const std::int64_t K = model.head_size();
   const std::map<std::string, Extents> shapes{
-      {"k_proj.weight", {3 * K, 144}},
-      {"o_proj.weight", {144, 6 * K}},
-      {"q_proj.bias", {6 * K}},
-      {"q_norm.weight", {model.query_key_norm == QueryKeyNorm::width ? 6 * K : K}}};
+      {"self_attn.k_proj.weight", {3 * K, 144}},
+      {"self_attn.o_proj.weight", {144, 6 * K}},
+      {"self_attn.q_proj.bias", {6 * K}},
+      {"self_attn.q_norm.weight", {model.query_key_norm == QueryKeyNorm::width ? 6 * K : K}},
+      {"self_attn.sinks", {6}},
+      {"mlp.experts.gate_up_proj", {5, 144, 82}},
+      {"mlp.experts.gate_up_proj_bias", {5, 82}},
+      {"mlp.experts.down_proj", {5, 41, 144}},
+      {"mlp.experts.down_proj_bias", {5, 144}}};
   for (const StoredTensor& tensor : file.tensors())
     for (const auto& [name, shape] : shapes)
-      if (tensor.info->name == theirs + "self_attn." + name) {
+      if (tensor.info->name == theirs + name) {
         EXPECT_EQ(tensor.info->shape, shape) << name;
       }
 }
@@ -209,6 +254,29 @@ TEST(LlamaParameters, MatchPublishedMixturesOfExperts) {
       "vocab_size": 50304})"),
             6'919'161'856)
       << "OLMoE 1B 7B";
+  const auto gpt_oss = [&](int layers, int number) {
+    json types = json::array();
+    for (int i = 0; i < layers; ++i)
+      types.push_back(i % 2 == 0 ? "sliding_attention" : "full_attention");
+    json file = json::parse(R"({"architectures": ["GptOssForCausalLM"], "attention_bias": true,
+        "attention_dropout": 0.0, "eos_token_id": 200002, "experts_per_token": 4, "head_dim": 64,
+        "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
+        "intermediate_size": 2880, "max_position_embeddings": 131072, "model_type": "gpt_oss",
+        "num_attention_heads": 64, "num_experts_per_tok": 4, "num_key_value_heads": 8,
+        "output_router_logits": false, "pad_token_id": 199999,
+        "quantization_config": {"modules_to_not_convert": ["lm_head"], "quant_method": "mxfp4"},
+        "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0,
+        "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn",
+        "truncate": false}, "rope_theta": 150000, "router_aux_loss_coef": 0.9,
+        "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": false,
+        "vocab_size": 201088})");
+    file["num_hidden_layers"] = layers;
+    file["num_local_experts"] = number;
+    file["layer_types"] = types;
+    return parameters(file.dump());
+  };
+  EXPECT_EQ(gpt_oss(24, 32), 20'914'757'184) << "gpt-oss 20B";
+  EXPECT_EQ(gpt_oss(36, 128), 116'829'156'672) << "gpt-oss 120B";
 }
 
 }  // namespace

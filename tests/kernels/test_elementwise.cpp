@@ -162,6 +162,48 @@ TYPED_TEST(Elementwise, SwigluOfLargeGatesIsLinearOrZero) {
   swiglu_backward<T>(Exec{}, dh.matrix(1, 6), dg.matrix(1, 3), h.matrix(1, 6));
   EXPECT_EQ(g.values(), (std::vector<T>{T(3000), T(0), T(0)}));
   EXPECT_EQ(dh.values(), (std::vector<T>{T(3), T(0), T(3.5), T(1000), T(0), T(0)}));
+  clamped_swiglu_forward<T>(Exec{}, g.matrix(1, 3), h.matrix(1, 6), 4000);
+  clamped_swiglu_backward<T>(Exec{}, dh.matrix(1, 6), dg.matrix(1, 3), h.matrix(1, 6), 4000);
+  EXPECT_EQ(g.values(), (std::vector<T>{T(4000), T(0), T(0)}));
+  EXPECT_EQ(dh.values(), (std::vector<T>{T(4), T(0), T(4), T(1000), T(0), T(0)}));
+}
+
+/// Some factors are below −limit, some above.
+TYPED_TEST(Elementwise, ClampedSwigluMatchesFiniteDifferences) {
+  using T = TypeParam;
+  constexpr double limit = 1.5;
+  const auto function = [](const auto& x) { return reference::clamped_swiglu(x[0], x[1], limit); };
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
+      const auto h = random_numbers<T>(t * 2 * f, 1, 2.0);
+      const auto dg = random_numbers<T>(t * f, 2);
+      const DeviceArray<T> d_h(h), d_dg(dg), g(t * f), dh(t * 2 * f);
+      clamped_swiglu_forward<T>(Exec{}, g.matrix(t, f), d_h.matrix(t, 2 * f), limit);
+      clamped_swiglu_backward<T>(Exec{}, dh.matrix(t, 2 * f), d_dg.matrix(t, f),
+                                 d_h.matrix(t, 2 * f), limit);
+      const auto columns = static_cast<std::size_t>(f);
+      std::vector<double> expected(dg.size()), of_h(h.size()), size(h.size());
+      for (std::size_t i = 0; i < dg.size(); ++i) {
+        const std::size_t at = i / columns * 2 * columns + i % columns;
+        const double a = h[at], b = h[at + columns];
+        expected[i] = function(std::vector{a, b});
+        const auto both = reference::finite_difference(function, {a, b});
+        of_h[at] = dg[i] * both[0];
+        of_h[at + columns] = dg[i] * both[1];
+        size[at] = size[at + columns] = std::abs(dg[i]) * (1 + std::abs(a)) * (1 + std::abs(b));
+      }
+      expect_close(g.values(), expected, [&](std::size_t i) {
+        return 8 * TestFixture::eps * (std::abs(expected[i]) + 1);
+      });
+      // As for swiglu, with derivatives up to 1.702³ times as large.
+      const double step = reference::difference_step;
+      const double relative = 6 * step * step + 4 * std::numeric_limits<double>::epsilon() / step +
+                              20 * TestFixture::eps;
+      expect_close(dh.values(), of_h, [&](std::size_t i) { return relative * size[i]; });
+      clamped_swiglu_backward<T>(Exec{}, d_h.matrix(t, 2 * f), d_dg.matrix(t, f),
+                                 d_h.matrix(t, 2 * f), limit);
+      EXPECT_EQ(d_h.values(), dh.values());
+    }
 }
 
 TYPED_TEST(Elementwise, SwigluBackwardMatchesFiniteDifferences) {

@@ -514,11 +514,44 @@ TYPED_TEST(RoutedRows, GiveGradientsOfWeights) {
         sum += a[at(f)] * b[at(f)];
         size += std::abs(a[at(f)] * b[at(f)]);
       }
-      expected[c.place(i)] = sum;
-      // F products and F − 1 sums, in any order.
-      bound[c.place(i)] = 1.01 * storage_rounding<Acc> * static_cast<double>(columns) * size;
+      // F products and F sums, in any order.
+      bound[c.place(i)] = 1.01 * storage_rounding<Acc> * static_cast<double>(columns + 1) *
+                          (size + std::abs(expected[c.place(i)]));
+      expected[c.place(i)] += sum;
     }
     expect_close(droutes.values(), expected, [&](std::size_t i) { return bound[i]; });
+  }
+}
+
+TYPED_TEST(RoutedRows, GetTheBiasTimesTheirWeights) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  const RoutedCase<T> c;
+  for (const std::int64_t columns : small_sizes) {
+    const auto values = random_numbers<T>(c.n * columns, 1), b = random_numbers<T>(columns, 2);
+    const GappedMatrix<T> rows(c.n, columns, values), slopes(c.n, columns, values);
+    const DeviceArray<T> bias(b);
+    const GappedMatrix<Acc> droutes(c.tokens, 2 * c.k, c.weights);
+    add_weighed_bias<T>(Exec{}, rows.view(), bias.flat(), c.routes.view(), c.order.flat());
+    dot_bias<T>(Exec{}, droutes.view(), slopes.view(), bias.flat(), c.order.flat());
+    std::vector<double> expected = values, of_routes = c.weights;
+    std::vector<double> size(values.size()), bound(of_routes.size());
+    for (std::int64_t i = 0; i < c.n; ++i)
+      for (std::int64_t d = 0; d < columns; ++d) {
+        const double added = c.weights[c.place(i)] * b[at(d)];
+        expected[at(i * columns + d)] += added;
+        size[at(i * columns + d)] = std::abs(added) + std::abs(values[at(i * columns + d)]);
+        of_routes[c.place(i)] += values[at(i * columns + d)] * b[at(d)];
+        bound[c.place(i)] += std::abs(values[at(i * columns + d)] * b[at(d)]);
+      }
+    expect_close(rows.values(), expected, [&](std::size_t i) {
+      return (storage_rounding<T> + 2.01 * storage_rounding<Acc>)*size[i];
+    });
+    expect_close(droutes.values(), of_routes, [&](std::size_t i) {
+      return bound[i] == 0 ? 0
+                           : 1.01 * storage_rounding<Acc> * static_cast<double>(columns + 1) *
+                                 (bound[i] + std::abs(c.weights[i]));
+    });
   }
 }
 

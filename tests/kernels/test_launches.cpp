@@ -2,6 +2,7 @@
 // copies. A new kernel belongs in the lists below.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_range.hpp>
+#include <trireme/kernels/attention_sinks.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
@@ -128,6 +129,10 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
       {"scale_columns", [=](const Handle& e) { scale_columns<T>(e, a, b, dgain, bias); }},
       {"magnitude_terms", [=](const Handle& e) { magnitude_terms<T>(e, a, b, dgain); }},
       {"swiglu_backward", [=](const Handle& e) { swiglu_backward<T>(e, a, half, c); }},
+      {"clamped_swiglu_forward",
+       [=](const Handle& e) { clamped_swiglu_forward<T>(e, half, c, 7); }},
+      {"clamped_swiglu_backward",
+       [=](const Handle& e) { clamped_swiglu_backward<T>(e, a, half, c, 7); }},
       {"geglu_forward", [=](const Handle& e) { geglu_forward<T>(e, half, c); }},
       {"geglu_backward", [=](const Handle& e) { geglu_backward<T>(e, a, half, c); }},
       {"gelu_forward", [=](const Handle& e) { gelu_forward<T>(e, a, b); }},
@@ -177,6 +182,14 @@ std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
           {"add_routed", [=](const Handle& e) { add_routed<T>(e, gradient, a, order, 1); }},
           {"weigh_routed", [=](const Handle& e) { weigh_routed<T>(e, a, routes, order); }},
           {"dot_routed", [=](const Handle& e) { dot_routed<T>(e, of_routes, a, b, order); }},
+          {"add_weighed_bias",
+           [=](const Handle& e) {
+             add_weighed_bias<T>(e, a, part(x.c.flat(), 0, few_columns), routes, order);
+           }},
+          {"dot_bias",
+           [=](const Handle& e) {
+             dot_bias<T>(e, of_routes, a, part(x.c.flat(), 0, few_columns), order);
+           }},
           {"gate_rows", [=](const Handle& e) { gate_rows<T>(e, a, b, sums); }},
           {"gate_rows_backward",
            [=](const Handle& e) {
@@ -337,6 +350,16 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
       {"attention_backward",
        [=](const Handle& e) {
          attention_backward<T>(e, dqkv, grad, o, qkv, lse, workspace, shape, mask);
+       }},
+      {"attention_sinks_forward",
+       [=](const Handle& e) {
+         attention_sinks_forward<T>(e, o, lse, View1<const T>(x.b.flat().data(), 1));
+       }},
+      {"attention_sinks_backward",
+       [=](const Handle& e) {
+         const View1<Accumulate<T>> dsinks(x.dpositions.flat().data(), 1);
+         attention_sinks_backward<T>(e, dsinks, grad, o, lse, View1<const T>(x.b.flat().data(), 1),
+                                     View2<Accumulate<T>>(workspace.data(), few_rows, 1));
        }},
       {"attention_decode",
        [=](const Handle& e) { attention_decode<T>(e, result, query, keys, values, one, shape); }},

@@ -13,7 +13,7 @@
 #include <sstream>
 
 /// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe,
-/// olmoe and qwen2_moe against Hugging Face transformers' classes (tests/golden/llama_fp64/make.py,
+/// olmoe, qwen2_moe and gpt_oss against Hugging Face transformers' classes (tests/golden/llama_fp64/make.py,
 /// decoders_fp64/make.py), and their generation against their forward pass.
 namespace trireme::model {
 namespace {
@@ -52,7 +52,8 @@ const auto all_cases =
                       Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe", 97},
                       Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe_dense", 97, false, 1},
                       Case{Family::olmoe, false, "decoders_fp64/olmoe", 97},
-                      Case{Family::qwen2_moe, false, "decoders_fp64/qwen2_moe", 97});
+                      Case{Family::qwen2_moe, false, "decoders_fp64/qwen2_moe", 97},
+                      Case{Family::gpt_oss, false, "decoders_fp64/gpt_oss", 97});
 
 deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;
@@ -86,6 +87,17 @@ deck::ModelConfig model_of(const Case& c) {
     m.query_pre_attention_scalar = 20;
     m.attention_softcap = 0.7;
     m.logit_softcap = 1.5;
+  }
+  if (c.family == Family::gpt_oss) {
+    m.explicit_head_size = 32;
+    m.activation_limit = 2.5;
+    m.rope_theta = 1000;
+    m.rope_scaling = RotaryScalingKind::yarn;
+    m.rope_factor = 4;
+    m.rope_beta_fast = 1.5;
+    m.rope_beta_slow = 0.05;
+    m.rope_truncate = false;
+    m.rope_original_sequence = 16;
   }
   if (c.family == Family::gemma3) {
     m.rope_scaling = RotaryScalingKind::linear;

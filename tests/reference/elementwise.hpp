@@ -2,6 +2,7 @@
 
 #include <trireme/base/philox.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,11 @@ inline double exact_gelu(double h) {
 
 inline double swiglu(double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
+}
+
+inline double clamped_swiglu(double gate, double up, double limit) {
+  const double a = std::min(gate, limit), b = std::clamp(up, -limit, limit);
+  return a / (1 + std::exp(-1.702 * a)) * (b + 1);
 }
 
 /// Word `index` of the random array `key`.

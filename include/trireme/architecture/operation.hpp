@@ -116,7 +116,8 @@ struct Operation {
   std::string name;  ///< such as "attention.output"
   /// Indices of the tensors that the forward pass reads. `residual`: the operand with dropout, then
   /// the other operand. `pick` and `cross_entropy`: the values, then the indices. Operations of
-  /// experts: the rows, then outputs of `choice`.
+  /// experts: the rows, then outputs of `choice`; an expert_product whose bias is weighed has the
+  /// weights as its fourth input.
   std::vector<int> inputs = {};
   int output = -1;  ///< index of the output tensor; equal to input() for operations in place
   std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes

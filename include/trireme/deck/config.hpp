@@ -109,7 +109,9 @@ struct ModelConfig {
   double rope_beta_fast = 32;
   double rope_beta_slow = 1;
   double rope_attention_factor = 0;  ///< 0: 0.1 ln(rope_factor) + 1
+  bool rope_truncate = true;         ///< whether YaRN's limits are rounded to whole pairs
   Activation activation = Activation::gelu;
+  double activation_limit = 7;  ///< limit of the inputs of clamped_swiglu
   Gelu gelu = Gelu::tanh;
   Biases biases = Biases::all;
   Mask mask = Mask::causal;
@@ -122,6 +124,7 @@ struct ModelConfig {
   double attention_softcap = 0;      ///< scores are c tanh(score / c); 0: unchanged
   double logit_softcap = 0;          ///< logits are c tanh(logit / c); 0: unchanged
   std::int64_t query_pre_attention_scalar = 0;  ///< d in the score factor 1/√d; 0: the head size
+  bool attention_sinks = false;           ///< softmax has one more score, trained, for each head
   std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: no layer
   double window_rope_theta = 0;           ///< rotary base of layers with a window; 0: rope_theta
   AdapterConfig adapter = {};             ///< [adapter]

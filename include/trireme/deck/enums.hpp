@@ -21,7 +21,8 @@ enum class Family : std::uint8_t {
   mixtral,
   qwen3_moe,
   olmoe,
-  qwen2_moe
+  qwen2_moe,
+  gpt_oss
 };
 
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
@@ -40,7 +41,7 @@ enum class QueryKeyNorm : std::uint8_t { none, head, width };
 enum class ExpertBalance : std::uint8_t { none, sequence };
 
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
-enum class Activation : std::uint8_t { gelu, swiglu, geglu };
+enum class Activation : std::uint8_t { gelu, swiglu, geglu, clamped_swiglu };
 
 /// Matrix products of a layer that have a bias.
 enum class Biases : std::uint8_t { none, query_key_value, all };

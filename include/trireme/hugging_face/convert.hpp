@@ -24,10 +24,4 @@ Nonfinite nonfinite(DType type, const void* data, std::int64_t count);
 /// The value at position `at` of an array of type fp64, fp32, bf16 or fp16.
 double number_at(DType type, const void* data, std::int64_t at);
 
-/// Writes columns [first, last) of a matrix [rows, columns] to the rows of `out` [last − first,
-/// rows]. Both are contiguous, last axis fastest; Error unless `element_bytes` is 2, 4 or 8.
-void transpose_columns(const void* matrix, std::int64_t rows, std::int64_t columns,
-                       std::int64_t first, std::int64_t last, std::int64_t element_bytes,
-                       void* out);
-
 }  // namespace trireme::hugging_face

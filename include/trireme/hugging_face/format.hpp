@@ -5,6 +5,8 @@
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/config_key.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,13 +24,28 @@ struct Piece {
   std::vector<std::int64_t> place = {};
 };
 
-/// A tensor of the files: its pieces, concatenated along the first axis, or the transpose of this
-/// matrix.
+using Axes = std::vector<std::size_t>;
+
+/// A tensor of the files: its pieces, concatenated along the first axis, with the axes in the
+/// file's order.
 struct Tensor {
   std::string name;  ///< current name: "transformer.h.0.attn.c_attn.weight"
-  Extents shape;
+  Extents shape;     ///< in the file
   std::vector<Piece> pieces;
-  bool transposed = false;  ///< the tensor is the transpose of the concatenated pieces
+  /// Extents of the concatenated pieces; empty: `shape`, with the axes in the same order.
+  Extents extents = {};
+  /// The file's axis i is axis axes[i] of `extents`. `shape` has one axis for each of them, or one
+  /// for several neighbours.
+  Axes axes = {};
+  /// `axes` of the values in MXFP4 (mxfp4.hpp), which a file may have as NAME_blocks and
+  /// NAME_scales: a matrix for each index of the file's first axis. Empty: files have numbers only.
+  Axes packed_axes = {};
+
+  /// Position in the file of an axis of the pieces.
+  std::size_t place_of(std::size_t axis) const {
+    return axes.empty() ? axis
+                        : static_cast<std::size_t>(std::ranges::find(axes, axis) - axes.begin());
+  }
 };
 
 /// Tensor `name`, which duplicates tensor `of`.

@@ -10,7 +10,8 @@ namespace trireme::hugging_face {
 
 /// Adds keys of rotary positions: rope_parameters, and rope_scaling and rope_theta of older files.
 /// Call after max_position_embeddings has been added to `keys`. `theta`: default of rope_theta.
-void add_rotary_keys(std::vector<ConfigKey>& keys, double theta);
+/// `otherwise`: text of the default of rope_parameters; null: no scaling.
+void add_rotary_keys(std::vector<ConfigKey>& keys, double theta, const char* otherwise = nullptr);
 
 /// Like add_rotary_keys, for models whose layers with a window have a separate base and no scaling:
 /// rope_parameters has an object for each kind of layer.
@@ -39,6 +40,10 @@ void add_qwen3_moe_keys(std::vector<ConfigKey>& keys);
 
 /// Adds keys of Qwen2MoeForCausalLM: those of add_qwen3_moe_keys, and of the shared expert.
 void add_qwen2_moe_keys(std::vector<ConfigKey>& keys);
+
+/// Adds keys of GptOssForCausalLM: those of add_mixtral_keys, the limit of the activation, and
+/// windows, by default in every other layer. Accepts MXFP4 in quantization_config.
+void add_gpt_oss_keys(std::vector<ConfigKey>& keys);
 
 /// Reports numbers of experts that contradict each other.
 void check_experts(const json& file, const deck::ModelConfig& m, Complaints& complaints);

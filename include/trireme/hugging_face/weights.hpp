@@ -13,10 +13,18 @@
 /// Face's names (format.hpp).
 namespace trireme::hugging_face {
 
-/// The stored tensors for format.tensors(model), in the same order. A copy of Copy::Use::none
+/// The values of a tensor: numbers, or blocks of MXFP4 with their scales.
+struct StoredValues {
+  StoredTensor values;
+  StoredTensor scales = {};
+
+  bool packed() const { return scales.info != nullptr; }
+};
+
+/// The stored values for format.tensors(model), in the same order. A copy of Copy::Use::none
 /// replaces a missing original. UsageError that lists tensors that are missing, unknown, duplicate,
 /// or of another shape or type, and tied copies that differ from their original.
-std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
+std::vector<StoredValues> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model);
 
 /// Type of a checkpoint's weights. UsageError unless the arrays, except optimizer state and fp8

@@ -88,9 +88,10 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
 /// values of its text at the positions 0 … positions[r]: o[r] is row positions[r] of the text's
 /// attention_forward without dropout, or 0 if the row has no token. o, q [R, H·K]; caches [B, Smax,
 /// Hkv·K]. Keys outside the window are not read. shape.batch and shape.sequence are not used.
+/// sinks: [H] further scores of the softmax (attention_sinks.hpp), or empty.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, const CacheRows& rows,
-                      const AttentionShape& shape);
+                      const AttentionShape& shape, View1<const T> sinks = {});
 
 }  // namespace trireme::kernels

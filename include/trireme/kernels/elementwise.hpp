@@ -39,6 +39,15 @@ void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 template <class T>
 void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
+/// g = a' σ(1.702 a') (b' + 1) with a' = min(a, limit), b' = min(max(b, −limit), limit) and σ(x) =
+/// 1 / (1 + e^-x); h = [a | b] as for swiglu_forward (OpenAI 2025, arXiv 2508.10925, section 2.1).
+template <class T>
+void clamped_swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h, double limit);
+/// Gradient of clamped_swiglu_forward: 0 for clamped elements. Shapes as for swiglu_backward.
+template <class T>
+void clamped_swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h,
+                             double limit);
+
 /// GeGLU: swiglu_forward and swiglu_backward with GELU instead of SiLU (Shazeer 2020, eq. 5).
 template <class T>
 void geglu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);

@@ -106,12 +106,24 @@ template <class T>
 void weigh_routed(const Exec& exec, View2<T> rows, View2<const Accumulate<T>> routes,
                   View1<const std::int32_t> order);
 
-/// droutes(order[i] / k, order[i] mod k) = Σ_f a[i, f] b[i, f], in the order of sum_lanes
+/// droutes(order[i] / k, order[i] mod k) += Σ_f a[i, f] b[i, f], in the order of sum_lanes
 /// (lanes.hpp): the gradient of a route's weight. Other elements stay unchanged. droutes [T, 2k];
 /// a, b [n, F]; order [n].
 template <class T>
 void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a, View2<const T> b,
                 View1<const std::int32_t> order);
+
+/// rows[i] += routes(order[i] / k, order[i] mod k) bias, for the rows of one expert. rows [n, D],
+/// bias [D], order [n].
+template <class T>
+void add_weighed_bias(const Exec& exec, View2<T> rows, View1<const T> bias,
+                      View2<const Accumulate<T>> routes, View1<const std::int32_t> order);
+
+/// Gradient of the weights in add_weighed_bias: droutes(order[i] / k, order[i] mod k) += Σ_d
+/// drows[i, d] bias[d]. Shapes as there.
+template <class T>
+void dot_bias(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> drows,
+              View1<const T> bias, View1<const std::int32_t> order);
 
 /// raw = y, then y[r] *= sigmoid(logits[r]). y, raw [R, D], logits [R].
 template <class T>

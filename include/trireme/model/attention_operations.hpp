@@ -82,8 +82,8 @@ class WidthNormOperation final : public BlockOperation<P> {
   std::string forward_, backward_;    // labels of messages
 };
 
-/// Attention per head, with the model's scale (1/√K by default), soft cap and mask. A context axis
-/// of several ranks uses ring attention.
+/// Attention per head, with the model's scale (1/√K by default), soft cap, mask and sinks. A
+/// context axis of several ranks uses ring attention.
 template <class P>
 class AttentionOperation final : public BlockOperation<P> {
  public:
@@ -93,6 +93,8 @@ class AttentionOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  /// The gradient of the sinks. Call it before backward_input: see OperationRule.
+  void backward_weight(const PassArguments<P>& call) const override;
   /// Exponentials of the scores, or random words for their dropout masks.
   std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override;
 
@@ -107,6 +109,8 @@ class AttentionOperation final : public BlockOperation<P> {
   double scores_;  ///< number of scores that the mask allows
   std::int64_t layer_;
   std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank
+  View1<T> sinks_;                        // [H], or empty
+  View1<typename P::Gradient> dsinks_;    // [H], or empty
 };
 
 }  // namespace trireme::model

@@ -12,7 +12,7 @@
 /// has the choices of all T tokens, and computes the rows of the E' experts that it holds.
 namespace trireme::model {
 
-/// logits [R, E] = y Wᵀ, in the type of sums.
+/// logits [R, E] = y Wᵀ + bias, in the type of sums.
 template <class P>
 class RouterOperation final : public BlockOperation<P> {
  public:
@@ -92,7 +92,9 @@ class ExpertProductOperation final : public BlockOperation<P> {
   /// The weights of one expert, its rows, and memory for a row of each of its tokens.
   struct Expert {
     View2<T> weights;  // [N, M]
+    View1<T> bias;     // [N], or empty
     View2<typename P::Gradient> gradient;
+    View1<typename P::Gradient> bias_gradient;
     layout::Slice routed;
     View1<const std::int32_t> order;
     View2<T> rows;  // [routed.extent, D]
@@ -104,6 +106,12 @@ class ExpertProductOperation final : public BlockOperation<P> {
   /// the rows of an expert.
   template <class Use>
   void sum(const PassArguments<P>& call, View2<T> to, const std::string& what, Use&& product) const;
+
+  /// Whether the bias of a row is multiplied by the weight of its expert.
+  bool weighs_bias() const { return this->op_.inputs.size() > 3; }
+  View2<Accumulate<T>> weights(const PassArguments<P>& call) const {
+    return call.values.sums(this->op_.inputs[3]);
+  }
 
   const TensorAxis& axis_;
   Linear<P> linear_;          ///< the weights of all experts of this rank, below one another
@@ -163,6 +171,7 @@ class ExpertActivationOperation final : public BlockOperation<P> {
   View1<const std::int32_t> order(const PassArguments<P>& call) const;
 
   ActivationFunction<P> function_;
+  bool adds_;  ///< whether another operation has written gradients of the weights before
   mutable RoutedRows routed_;
   std::int64_t rows_;  ///< number of rows if all experts are used equally
 };

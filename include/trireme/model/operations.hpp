@@ -141,14 +141,14 @@ class DropoutOperation final : public BlockOperation<P> {
   const TensorAxis& axis_;
 };
 
-/// g = gelu(h); with a gate, g = silu(h₁) h₂ (SwiGLU) or g = gelu(h₁) h₂ (GeGLU), where h₁ and h₂
-/// are the two halves of each row of h.
+/// g = gelu(h); with a gate, g = silu(h₁) h₂ (SwiGLU, also with clamped factors) or g = gelu(h₁) h₂
+/// (GeGLU), where h₁ and h₂ are the two halves of each row of h.
 template <class P>
 class ActivationFunction {
  public:
   using T = typename P::Compute;
   explicit ActivationFunction(const deck::ModelConfig& model)
-      : activation_(model.activation), gelu_(model.gelu) {}
+      : activation_(model.activation), gelu_(model.gelu), limit_(model.activation_limit) {}
 
   /// g [N, F], h [N, F] or [N, 2F].
   void forward(const Handle& handle, View2<T> g, View2<const T> h) const;
@@ -160,6 +160,7 @@ class ActivationFunction {
  private:
   Activation activation_;
   Gelu gelu_;
+  double limit_;
 };
 
 /// g = activation(h).

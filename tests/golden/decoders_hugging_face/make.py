@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3, Mistral, Gemma, OLMo 2,
-Mixtral and OLMoE models with random weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
+Mixtral, OLMoE, GPT-OSS and DeepSeek-V3 models with random weights, as `save_pretrained` writes them, and what they say in fp64
+to a few sequences of tokens.
 
     python3 make.py        # needs torch, transformers, safetensors
 
@@ -12,6 +13,10 @@ olmo2/        as NAME_untied/
 
 mixtral/, olmoe/  as NAME_untied/, with 5 experts, of which a token uses 2; Mixtral with a window
 qwen3_moe/    as NAME_tied/, with 5 experts in the layers 1 and 3 of 4
+gpt_oss/      as NAME_untied/, with 5 experts, of which a token uses 2, a window in the first layer, a limit that changes many
+              numbers, and scaled rotary positions as in llama_yarn/, but with a ramp that ends between frequencies
+deepseek_v3/  as NAME_untied/, with 6 experts in the layers 1 and 2 of 3, of which a token uses 2, from 2 of 3 groups, and
+              scaled rotary positions as in llama_yarn/; the bias of routers is fp32
 
 gemma/, gemma2/, gemma3/  bf16 weights in shards, embeddings tied; soft caps that change many numbers; of 3 layers, every second
               one of Gemma 2 and 3 has no window
@@ -30,11 +35,11 @@ import pathlib
 import shutil
 
 import torch
-from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
-                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
-                          MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen2MoeConfig,
-                          Qwen2MoeForCausalLM)
+from transformers import (DeepseekV3Config, DeepseekV3ForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
+                          Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM, LlamaConfig,
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
+                          Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig,
+                          Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 HERE = pathlib.Path(__file__).parent
 specification = importlib.util.spec_from_file_location("fp64", HERE.parent / "decoders_fp64" / "make.py")
@@ -85,20 +90,30 @@ MODELS |= {
     "olmoe": (OlmoeForCausalLM, OlmoeConfig, dict(UNTIED, **EXPERTS)),
     "qwen2_moe": (Qwen2MoeForCausalLM, Qwen2MoeConfig, dict(UNTIED, **EXPERTS, moe_intermediate_size=7,
                                                             shared_expert_intermediate_size=9, mlp_only_layers=[0])),
+    "gpt_oss": (GptOssForCausalLM, GptOssConfig, dict(
+        UNTIED, **EXPERTS, head_dim=12, sliding_window=5, swiglu_limit=2.5,
+        rope_parameters=dict(rope_type="yarn", rope_theta=100.0, truncate=False, **SCALED["yarn"]))),
+    "deepseek_v3": (DeepseekV3ForCausalLM, DeepseekV3Config, dict(
+        UNTIED, num_hidden_layers=3, num_key_value_heads=6, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6,
+        qk_rope_head_dim=12, v_head_dim=5, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2,
+        moe_intermediate_size=7, first_k_dense_replace=1,
+        rope_parameters=dict(rope_type="yarn", rope_theta=100.0, mscale=1.0, mscale_all_dim=1.0, **SCALED["yarn"]))),
 }
 
 
 def make(folder, kind, config, settings):
     tied = settings["tie_word_embeddings"]
     gemma = "Gemma" in kind.__name__
-    model = kind(config(hidden_size=24, num_attention_heads=6, num_key_value_heads=3, intermediate_size=10,
-                        vocab_size=VOCABULARY, bos_token_id=30, eos_token_id=30, pad_token_id=None,
-                        attn_implementation="eager" if gemma else "sdpa",
-                        **{"num_hidden_layers": 2, "max_position_embeddings": SEQUENCE, **settings}))
+    model = kind(config(hidden_size=24, num_attention_heads=6, intermediate_size=10, vocab_size=VOCABULARY, bos_token_id=30,
+                        eos_token_id=30, pad_token_id=None, attn_implementation=fp64.attention(kind),
+                        **{"num_hidden_layers": 2, "num_key_value_heads": 3, "max_position_embeddings": SEQUENCE, **settings}))
     with torch.no_grad():  # far from the symmetric beginning: every gain matters
         for name, p in model.named_parameters():
             p.copy_(torch.randn(p.shape) * 0.3 + (1 if "norm" in name and not gemma else 0))
     model = model.to(torch.float32 if tied and not gemma else torch.bfloat16)
+    for name, bias in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            bias.data = torch.rand(bias.shape) * 0.3
     if folder.exists():
         shutil.rmtree(folder)
     model.save_pretrained(folder, max_shard_size="1TB" if tied and not gemma else "9KB")
@@ -119,9 +134,17 @@ def make_old(folder):
     """The keys that config.json had before 2025."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
-    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    if config["model_type"] == "deepseek_v3":
+        rope["type"] = rope.pop("rope_type")
+        for key in ("rope_interleave", "head_dim", "qk_head_dim"):
+            config.pop(key)
+    if len(rope) > 1:
+        config["rope_scaling"] = rope
     config["torch_dtype"] = config.pop("dtype")
-    config.pop("layer_types", None)
+    if config["model_type"] != "gpt_oss":
+        config.pop("layer_types", None)
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
