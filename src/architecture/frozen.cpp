@@ -91,7 +91,8 @@ bool is_frozen(const deck::ModelConfig& m, std::string_view name) {
 
 void mark_frozen(BlockDescription& part, const deck::ModelConfig& m, const std::string& prefix) {
   for (Operation& op : part.operations)
-    for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, prefix + array.name);
+    for (ArraySpec& array : op.arrays)
+      array.frozen = array.constant || is_frozen(m, prefix + array.name);
 }
 
 void expect_trainable(const deck::Deck& deck) {

@@ -67,6 +67,54 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
+  /// Queries, keys and values of latent attention, as one tensor: keys and values, and with
+  /// query_rank queries, are products of normed rows that are narrower than the residual stream.
+  /// The last columns of a key are a product of y and equal in all heads; values end with zeros
+  /// (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1).
+  int latent_query_key_value(int y) {
+    const std::int64_t D = m_.hidden, H = m_.heads, K = m_.head_size();
+    const std::int64_t C = m_.rotary_columns(), V = m_.value_columns();
+    const auto of_heads = [&](int x, const char* name, const char* output, std::int64_t columns,
+                              const char* symbol, std::int64_t inputs) {
+      Operation op{OperationKind::linear,
+                   name,
+                   {x},
+                   tensor(output, Rows::tokens, all_queries(symbol, columns))};
+      op.cut = Cut::outputs;
+      op.arrays = {matrix(name, {H, columns, inputs}, 0)};
+      return add(std::move(op));
+    };
+    int q = y;
+    if (m_.query_rank > 0) {
+      q = latent_rows(y, "attention.query_down", "query_rows", "Rq", m_.query_rank);
+      q = latent_norm(q, "attention.query_down_norm", "normed_query_rows", "Rq", m_.query_rank);
+      q = of_heads(q, "attention.query_up", "q", K, "H K", m_.query_rank);
+    } else {
+      q = of_heads(y, "attention.query", "q", K, "H K", D);
+    }
+    const std::int64_t rank = m_.key_value_rank;
+    int kv = latent_rows(y, "attention.key_value_down", "key_value_rows", "Rkv", rank);
+    kv = latent_norm(kv, "attention.key_value_norm", "normed_key_value_rows", "Rkv", rank);
+    kv = of_heads(kv, "attention.key_value_up", "kv", K - C + V, "H (K − C + V)", rank);
+    const int k = latent_rows(y, "attention.key_rotary", "common_keys", "C", C);
+    Operation join{OperationKind::join_heads,
+                   "attention.heads",
+                   {q, kv, k},
+                   tensor("qkv", Rows::tokens, all_heads("(H + 2 Hkv) K", K, true))};
+    join.scratch = {tensor("all_common_keys", Rows::tokens, fixed_columns("C", C))};
+    return add(std::move(join));
+  }
+
+  /// The columns of attention's output that are values.
+  int values(int o) {
+    const std::int64_t V = m_.value_columns();
+    if (V == m_.head_size()) return o;
+    return add({OperationKind::take_values,
+                "attention.values",
+                {o},
+                tensor("v", Rows::tokens, all_queries("H V", V))});
+  }
+
   void query_key_norm(int qkv) {
     switch (m_.query_key_norm) {
       case QueryKeyNorm::none:
@@ -127,7 +175,8 @@ class LayerBuilder : public Builder {
   }
 
   int attention_output(int o) {
-    return from_parts(o, "attention.output", "z1", {m_.hidden, m_.heads, m_.head_size()});
+    return from_parts(values(o), "attention.output", "z1",
+                      {m_.hidden, m_.heads, m_.value_columns()});
   }
 
   int up(int y) {
@@ -164,6 +213,10 @@ class LayerBuilder : public Builder {
                      "experts.choice",
                      {add(std::move(router))},
                      tensor("routes", Rows::tokens, weights_and_experts, Numbers::accumulate)};
+    if (m_.experts.choice_bias) {
+      chosen.arrays = {vector("experts.bias", {E}, -1)};
+      chosen.arrays.front().constant = true;
+    }
     chosen.saved = {tensor("router_scores", Rows::own, scores, Numbers::accumulate),
                     tensor("routed_order", Rows::tokens, fixed_columns("k", k), Numbers::index),
                     tensor("routed_bounds", {Rows::bounds, held}, Columns(), Numbers::index)};
@@ -246,6 +299,26 @@ class LayerBuilder : public Builder {
   }
 
  private:
+  /// A product of this rank's rows, whose weights every tensor rank has.
+  int latent_rows(int y, const char* name, const char* output, const char* symbol,
+                  std::int64_t columns) {
+    Operation op{OperationKind::row_product,
+                 name,
+                 {y},
+                 tensor(output, Rows::own, fixed_columns(symbol, columns))};
+    op.arrays = {matrix(name, {columns, m_.hidden}, -1)};
+    return add(std::move(op));
+  }
+  /// RMSNorm of such rows. transformers' DeepseekV3 does not change its epsilon.
+  int latent_norm(int x, const char* name, const char* output, const char* symbol,
+                  std::int64_t columns) {
+    const int y = tensor(output, Rows::own, fixed_columns(symbol, columns));
+    Builder::norm(name, x, y, NormKind::rms);
+    Operation& op = built_.operations.back();
+    op.arrays.front().shape = {columns};
+    op.epsilon = 1e-6;
+    return y;
+  }
   /// h = y Wᵀ + bias for an activation with `inner` inputs, or with a gate 2 · `inner`.
   int inner_product(int y, const char* name, const char* output, std::string_view symbol,
                     std::int64_t inner) {
@@ -306,7 +379,8 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
   int y1 = before ? layer.norm("attention_norm", "y1", x) : x;
   if (post && number == 0) y1 = layer.dropout_of_embedding(y1);
-  const int qkv = layer.query_key_value(y1);
+  const int qkv =
+      m.has_latent_attention() ? layer.latent_query_key_value(y1) : layer.query_key_value(y1);
   layer.query_key_norm(qkv);
   if (m.positions == Positions::rotary) layer.rotary(qkv);
   int z1 = layer.attention_output(layer.attention(qkv));

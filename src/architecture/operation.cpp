@@ -91,7 +91,8 @@ std::vector<int> read_by_product(const Operation& op, Pass pass) {
 }
 
 double attention_products(const Operation& op, const deck::ModelConfig& m) {
-  return 2 * static_cast<double>(m.heads * m.head_size()) * visible_tokens(m, op.window);
+  return static_cast<double>(m.heads * (m.head_size() + m.value_columns())) *
+         visible_tokens(m, op.window);
 }
 
 bool is_cut(int tensor, const std::vector<Tensor>& tensors, bool cuts_tokens) {
@@ -162,6 +163,16 @@ std::optional<Message> message_of_cross_entropy(const Operation& op, Pass pass,
                                                 const std::vector<Tensor>&, bool) {
   if (op.cut == Cut::none || pass != Pass::forward) return {};
   return Message{Collective::all_gather, op.saved.front()};
+}
+
+/// Keys that all heads share are gathered, and their gradients are partial sums over the ranks'
+/// heads.
+std::optional<Message> message_of_join(const Operation& op, Pass pass, const std::vector<Tensor>&,
+                                       bool cuts_tokens) {
+  using enum Collective;
+  if (pass == Pass::backward_input)
+    return Message{cuts_tokens ? reduce_scatter : all_reduce, op.inputs[2]};
+  return cuts_tokens ? std::optional(Message{all_gather, op.inputs[2]}) : std::nullopt;
 }
 
 namespace rules {
@@ -309,6 +320,26 @@ constexpr OperationRule add{
       return std::vector{op.inputs[1]};
     }};
 
+constexpr OperationRule row_product{.name = "row product",
+                                    .weight_pass = WeightPass::trained,
+                                    .joins_arrays = true,
+                                    .own_name = true,
+                                    .read_backward = read_by_product,
+                                    .factors = {1, 1, 1}};
+
+constexpr OperationRule join_heads{.name = "join heads",
+                                   .rate = KernelRate::residual,
+                                   .kernels = {"heads.join", "heads.split"},
+                                   .other_gradients =
+                                       [](const Operation& op) {
+                                         return std::vector{op.inputs[1], op.inputs[2]};
+                                       },
+                                   .message = message_of_join};
+
+constexpr OperationRule take_values{.name = "take values",
+                                    .rate = KernelRate::residual,
+                                    .kernels = {"values.take", "values.place"}};
+
 }  // namespace rules
 }  // namespace
 
@@ -352,6 +383,12 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::gate;
     case OperationKind::add:
       return rules::add;
+    case OperationKind::row_product:
+      return rules::row_product;
+    case OperationKind::join_heads:
+      return rules::join_heads;
+    case OperationKind::take_values:
+      return rules::take_values;
   }
   return rules::norm;
 }
@@ -425,6 +462,16 @@ std::int64_t product_rows(const BlockDescription& part, const Operation& op, con
     return mean_rows_of(in == Rows::routed ? in : out, n);
   if (out != Rows::own && out != Rows::tokens) return all_rows_of(out, n);
   return op.cut == Cut::none ? rows_of(out, n) : n.tokens;
+}
+
+std::int64_t gathered_columns(const BlockDescription& part, const RankSizes& n) {
+  std::int64_t most = 0;
+  for (const Operation& op : part.operations)
+    if (op.cut != Cut::none && is_product(op)) {
+      const int rows = op.cut == Cut::outputs ? op.input() : op.output;
+      most = std::max(most, columns_of(part.tensors[at(rows)].columns, n));
+    }
+  return most;
 }
 
 std::int64_t matrices_of(const BlockDescription& part, const Operation& op, const RankSizes& n) {

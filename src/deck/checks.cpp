@@ -49,14 +49,22 @@ class CrossCheck {
     if (valid({"model.positions", "model.hidden", "model.heads", "model.head_size",
                "model.rope_theta", "model.rope_scaling", "model.rope_factor",
                "model.rope_original_sequence", "model.rope_low_frequency_factor",
-               "model.rope_high_frequency_factor", "model.rope_beta_fast", "model.rope_beta_slow"}))
+               "model.rope_high_frequency_factor", "model.rope_beta_fast", "model.rope_beta_slow",
+               "model.rope_mscale", "model.rope_mscale_all", "model.key_value_rank"}))
       for (const std::string& mistake : rotary_mistakes(deck_)) report(mistake);
     if (valid({"model.mask", "model.objective", "model.window", "model.norm", "model.positions",
                "model.zero_centered_gains", "model.full_attention_every", "model.window_rope_theta",
                "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing",
                "model.activation", "model.activation_limit"}))
       for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
+    if (valid({"model.key_value_rank", "model.query_rank", "model.rotary_size", "model.value_size",
+               "model.heads", "model.key_value_heads", "model.hidden", "model.head_size",
+               "model.positions", "model.query_key_norm", "model.biases", "model.window",
+               "adapter.kind", "optimizer.kind", "precision.products"}) &&
+        (m.explicit_head_size > 0 || m.hidden % m.heads == 0))
+      for (const std::string& mistake : latent_mistakes(deck_)) report(mistake);
     if (valid({"experts.number", "experts.active", "experts.first_layer", "model.layers",
+               "experts.groups", "experts.active_groups", "experts.score", "experts.z_weight",
                "experts.shared_feed_forward", "adapter.targets", "optimizer.kind",
                "precision.products"}))
       for (const std::string& mistake : expert_mistakes(deck_)) report(mistake);

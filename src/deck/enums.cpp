@@ -4,9 +4,9 @@
 namespace trireme {
 
 EnumWords enum_words(Family) {
-  static constexpr auto all =
-      words_of<Family>("gpt", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2",
-                       "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss");
+  static constexpr auto all = words_of<Family>(
+      "gpt", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3", "olmo2",
+      "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss", "deepseek_v3");
   return all;
 }
 
@@ -17,6 +17,11 @@ EnumWords enum_words(NormKind) {
 
 EnumWords enum_words(NormPlacement) {
   static constexpr auto all = words_of<NormPlacement>("pre", "post", "sandwich", "output");
+  return all;
+}
+
+EnumWords enum_words(ExpertScore) {
+  static constexpr auto all = words_of<ExpertScore>("softmax", "sigmoid");
   return all;
 }
 

@@ -139,13 +139,34 @@ void gpt_oss(ModelConfig& m) {
   m.experts.balance = ExpertBalance::sequence;
 }
 
+/// DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.
+void deepseek_v3(ModelConfig& m) {
+  llama(m);
+  m.norm_epsilon = 1e-6;
+  m.key_value_rank = 512;
+  m.query_rank = 1536;
+  m.rotary_size = 64;
+  m.value_size = 128;
+  m.rope_interleaved = true;
+  m.experts.number = 256;
+  m.experts.active = 8;
+  m.experts.score = ExpertScore::sigmoid;
+  m.experts.scale = 2.5;
+  m.experts.groups = 8;
+  m.experts.active_groups = 4;
+  m.experts.choice_bias = true;
+  m.experts.first_layer = 3;
+  m.experts.balance = ExpertBalance::sequence;
+}
+
 /// The properties that a family sets.
 auto properties(ModelConfig& m) {
   return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.query_key_norm, m.positions,
                   m.rope_theta, m.activation, m.gelu, m.biases, m.mask, m.window,
                   m.full_attention_every, m.zero_centered_gains, m.scaled_embeddings,
                   m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective,
-                  m.attention_sinks, m.experts);
+                  m.attention_sinks, m.key_value_rank, m.query_rank, m.rotary_size, m.value_size,
+                  m.rope_interleaved, m.experts);
 }
 
 }  // namespace
@@ -199,15 +220,24 @@ ModelConfig preset(Family family) {
     case Family::gpt_oss:
       gpt_oss(m);
       break;
+    case Family::deepseek_v3:
+      deepseek_v3(m);
+      break;
   }
   return m;
+}
+
+std::int64_t preset_shared_feed_forward(const ModelConfig& m) {
+  if (!m.experts.present()) return 0;
+  if (preset(m.family).experts.shared_gate) return m.feed_forward;
+  return m.family == Family::deepseek_v3 ? m.experts.feed_forward : 0;
 }
 
 void set_family(ModelConfig& m, Family family) {
   ModelConfig of_family = preset(family);
   properties(m) = properties(of_family);
   m.experts.feed_forward = m.feed_forward;
-  m.experts.shared_feed_forward = m.experts.shared_gate ? m.feed_forward : 0;
+  m.experts.shared_feed_forward = preset_shared_feed_forward(m);
 }
 
 }  // namespace trireme::deck

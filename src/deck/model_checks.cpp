@@ -72,9 +72,74 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
       if (target.starts_with("feed_forward."))
         report(deck.cite("adapter", "targets"), " names ", target, ", which ", number,
                " does not support; choose products of attention");
+  if (e.number % e.groups != 0)
+    report(deck.cite("experts", "groups"), " does not divide ", number, "; choose ",
+           choices(divisors(e.number), e.groups));
+  else if (e.groups > 1 && e.number / e.groups < 2)
+    report(deck.cite("experts", "groups"),
+           " leaves one expert in each group, but groups need two; ", "choose at most ",
+           e.number / 2);
+  if (e.active_groups > e.groups)
+    report(deck.cite("experts", "active_groups"), " is larger than ",
+           deck.cite("experts", "groups"), "; choose at most ", e.groups);
+  else if (e.active <= e.number && e.number % e.groups == 0 &&
+           e.active_groups * (e.number / e.groups) < e.active)
+    report(deck.cite("experts", "active_groups"), " leaves ",
+           e.active_groups * (e.number / e.groups), " experts, fewer than ",
+           deck.cite("experts", "active"), "; choose more active_groups");
+  if (e.score == ExpertScore::sigmoid && e.z_weight > 0)
+    report(deck.cite("experts", "z_weight"), " needs score = \"softmax\", but the deck has ",
+           deck.cite("experts", "score"), "; choose z_weight = 0.0");
   const auto excludes = [&](const char* section, const char* key, const char* remedy) {
     report(number, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
   };
+  if (c.optimizer.kind == OptimizerKind::muon) excludes("optimizer", "kind", "kind = \"adamw\"");
+  if (c.precision.products == Products::fp8)
+    excludes("precision", "products", "products = \"compute\"");
+  return mistakes;
+}
+
+std::vector<std::string> latent_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const Config& c = deck.config;
+  const ModelConfig& m = c.model;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const auto cite = [&](const char* key) { return deck.cite("model", key); };
+  const std::string rank = cite("key_value_rank");
+  if (!m.has_latent_attention()) {
+    for (const auto& [key, set] : {std::pair{"query_rank", m.query_rank > 0},
+                                   {"rotary_size", m.rotary_size > 0},
+                                   {"value_size", m.value_size > 0},
+                                   {"rope_interleaved", m.rope_interleaved}})
+      if (set)
+        report(cite(key), " has no effect with ", rank, "; set key_value_rank, or choose ", key,
+               " = ", std::string_view(key) == "rope_interleaved" ? "false" : "0");
+    return mistakes;
+  }
+  const auto smaller = [&](const char* key, std::int64_t size) {
+    if (size > m.head_size())
+      report(cite(key), " is larger than the ", m.head_size(),
+             " columns of a head; choose at most ", m.head_size(), ", or set head_size");
+  };
+  smaller("rotary_size", m.rotary_columns());
+  smaller("value_size", m.value_columns());
+  if (m.rotary_columns() % 2 != 0)
+    report(cite("rotary_size"), " is odd, and rotary positions need an even number; choose ",
+           m.rotary_columns() + 1);
+  const auto needs = [&](const char* key, bool fits, const char* value) {
+    if (!fits)
+      report(rank, " needs ", key, " = ", value, ", but the deck has ", cite(key), "; choose ", key,
+             " = ", value, ", or key_value_rank = 0");
+  };
+  needs("key_value_heads", m.key_value_heads == m.heads, text(m.heads).c_str());
+  needs("positions", m.positions == Positions::rotary, "\"rotary\"");
+  needs("query_key_norm", m.query_key_norm == QueryKeyNorm::none, "\"none\"");
+  needs("biases", m.biases == Biases::none, "\"none\"");
+  needs("window", m.window == 0, "0");
+  const auto excludes = [&](const char* section, const char* key, const char* remedy) {
+    report(rank, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
+  };
+  if (m.adapter.present()) excludes("adapter", "kind", "kind = \"none\"");
   if (c.optimizer.kind == OptimizerKind::muon) excludes("optimizer", "kind", "kind = \"adamw\"");
   if (c.precision.products == Products::fp8)
     excludes("precision", "products", "products = \"compute\"");
@@ -171,6 +236,13 @@ std::vector<std::string> rotary_mistakes(const Deck& deck) {
   if (yarn && m.rope_beta_fast < m.rope_beta_slow)
     report(deck.cite("model", "rope_beta_fast"), " is less than ",
            deck.cite("model", "rope_beta_slow"), "; choose a larger one");
+  if (m.rope_mscale > 0 && m.rope_mscale_all == 0)
+    report(deck.cite("model", "rope_mscale"), " needs rope_mscale_all; set it, or choose ",
+           "rope_mscale = 0.0");
+  if (m.rope_mscale_all > 0 && (!yarn || !m.has_latent_attention()))
+    report(deck.cite("model", "rope_mscale_all"),
+           " needs rope_scaling = \"yarn\" and latent attention, but the deck has ", scaling,
+           " and ", deck.cite("model", "key_value_rank"), "; choose rope_mscale_all = 0.0");
   if (yarn && m.rope_theta <= 1)
     report(scaling, " needs rope_theta above 1, but the deck has ",
            deck.cite("model", "rope_theta"), "; choose a larger one");

@@ -169,6 +169,32 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .otherwise(Str("next"));
 }
 
+/// Keys of latent attention.
+void latent_keys(SectionKeys<ModelConfig>& model) {
+  const auto size = [&](const char* name, Int ModelConfig::*field, const char* help) -> Entry& {
+    return model.integer(name, field, help).at_least(0).at_most(size_limit);
+  };
+  size("key_value_rank", &ModelConfig::key_value_rank,
+       "columns from which all heads compute their keys and values (latent attention); 0 means one "
+       "product")
+      .derive([](Config& c) { c.model.key_value_rank = preset(c.model.family).key_value_rank; },
+              "512 for deepseek_v3, otherwise 0");
+  size("query_rank", &ModelConfig::query_rank,
+       "columns from which all heads compute their queries (latent attention); 0 means one product")
+      .derive([](Config& c) { c.model.query_rank = preset(c.model.family).query_rank; },
+              "1536 for deepseek_v3, otherwise 0");
+  size(
+      "rotary_size", &ModelConfig::rotary_size,
+      "last columns of a head that rotary positions change, with keys that all heads share (latent "
+      "attention); 0 means all")
+      .derive([](Config& c) { c.model.rotary_size = preset(c.model.family).rotary_size; },
+              "64 for deepseek_v3, otherwise 0");
+  size("value_size", &ModelConfig::value_size,
+       "columns of a head's values (latent attention); 0 means the head size")
+      .derive([](Config& c) { c.model.value_size = preset(c.model.family).value_size; },
+              "128 for deepseek_v3, otherwise 0");
+}
+
 /// Keys of rotary positions for layers with a window and for longer sequences.
 void rotary_keys(SectionKeys<ModelConfig>& model) {
   model
@@ -223,6 +249,21 @@ void rotary_keys(SectionKeys<ModelConfig>& model) {
       .effect(Effect::function)
       .from(0)
       .otherwise(0.0, "0: 0.1 ln(rope_factor) + 1");
+  const auto mscale = [&](const char* name, double ModelConfig::*field, const char* help) {
+    model.number(name, field, help).effect(Effect::function).from(0).otherwise(0.0);
+  };
+  mscale("rope_mscale", &ModelConfig::rope_mscale,
+         "k: with rope_mscale_all, rotated queries and keys are multiplied by m(k) / m(k'), with "
+         "m(k) = 0.1 k ln(rope_factor) + 1 (yarn); 0 means not given");
+  mscale("rope_mscale_all", &ModelConfig::rope_mscale_all,
+         "k': attention scores are multiplied by m(k')² (yarn); 0 means not given");
+  model
+      .boolean("rope_interleaved", &ModelConfig::rope_interleaved,
+               "rotary positions turn neighbouring columns, not those of two halves (latent "
+               "attention)")
+      .effect(Effect::function)
+      .derive([](Config& c) { c.model.rope_interleaved = preset(c.model.family).rope_interleaved; },
+              "true for deepseek_v3, otherwise false");
   model
       .boolean("rope_truncate", &ModelConfig::rope_truncate,
                "rounding of the limits from rope_beta_fast and rope_beta_slow to whole pairs "
@@ -242,7 +283,7 @@ void model_keys(std::vector<Entry>& out) {
       .choice("family", &ModelConfig::family,
               "published architecture, which presets the properties below: gpt, llama, bert, "
               "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe, olmoe, "
-              "qwen2_moe or gpt_oss; see docs/models.md")
+              "qwen2_moe, gpt_oss or deepseek_v3; see docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");
@@ -280,6 +321,7 @@ void model_keys(std::vector<Entry>& out) {
                "one array for the input embedding and the output projection")
       .otherwise(true);
   model_properties(model);
+  latent_keys(model);
   rotary_keys(model);
 }
 
@@ -321,7 +363,7 @@ void expert_keys(std::vector<Entry>& out) {
       .at_least(1)
       .at_most(expert_limit)
       .derive([](Config& c) { c.model.experts.active = preset_experts(c).active; },
-              "8 for qwen3_moe and olmoe, 4 for qwen2_moe and gpt_oss, otherwise 2");
+              "8 for qwen3_moe, olmoe and deepseek_v3, 4 for qwen2_moe and gpt_oss, otherwise 2");
   key("feed_forward", KeyType::integer, &ExpertsConfig::feed_forward, "inner width of an expert")
       .at_least(1)
       .at_most(4 * size_limit)
@@ -331,11 +373,40 @@ void expert_keys(std::vector<Entry>& out) {
       "division of the weights of a token's experts by their sum", Effect::function)
       .derive([](Config& c) { c.model.experts.normalised = preset_experts(c).normalised; },
               "false for olmoe and qwen2_moe, otherwise true");
+  key("score", KeyType::choice, &ExpertsConfig::score,
+      "scores of a router: softmax of its logits, or sigmoid of each")
+      .words(words_of_keys<ExpertScore>())
+      .derive([](Config& c) { c.model.experts.score = preset_experts(c).score; },
+              "sigmoid for deepseek_v3, otherwise softmax");
+  key("scale", KeyType::number, &ExpertsConfig::scale, "factor of the weights of a token's experts",
+      Effect::function)
+      .above(0)
+      .derive([](Config& c) { c.model.experts.scale = preset_experts(c).scale; },
+              "2.5 for deepseek_v3, otherwise 1");
+  key("groups", KeyType::integer, &ExpertsConfig::groups,
+      "equal groups of neighbouring experts, of which a token chooses active_groups first: those "
+      "with the largest sums of their two largest scores",
+      Effect::function)
+      .at_least(1)
+      .at_most(64)
+      .derive([](Config& c) { c.model.experts.groups = preset_experts(c).groups; },
+              "8 for deepseek_v3, otherwise 1");
+  key("active_groups", KeyType::integer, &ExpertsConfig::active_groups,
+      "groups from which a token chooses its experts", Effect::function)
+      .at_least(1)
+      .at_most(64)
+      .derive([](Config& c) { c.model.experts.active_groups = preset_experts(c).active_groups; },
+              "4 for deepseek_v3, otherwise 1");
+  key("choice_bias", KeyType::boolean, &ExpertsConfig::choice_bias,
+      "a constant of each expert that is added to its score for the choice, but not for its weight")
+      .derive([](Config& c) { c.model.experts.choice_bias = preset_experts(c).choice_bias; },
+              "true for deepseek_v3, otherwise false");
   key("first_layer", KeyType::integer, &ExpertsConfig::first_layer,
       "first layer with experts, counted from 0")
       .at_least(0)
       .at_most(65536)
-      .otherwise(Int{0});
+      .derive([](Config& c) { c.model.experts.first_layer = preset_experts(c).first_layer; },
+              "3 for deepseek_v3, otherwise 0");
   key("every", KeyType::integer, &ExpertsConfig::every,
       "distance between layers with experts; 1 means that all layers from first_layer on have some")
       .at_least(1)
@@ -347,10 +418,9 @@ void expert_keys(std::vector<Entry>& out) {
       .at_most(4 * size_limit)
       .derive(
           [](Config& c) {
-            c.model.experts.shared_feed_forward =
-                preset_experts(c).shared_gate ? c.model.feed_forward : 0;
+            c.model.experts.shared_feed_forward = preset_shared_feed_forward(c.model);
           },
-          "model.feed_forward for qwen2_moe, otherwise 0");
+          "model.feed_forward for qwen2_moe, experts.feed_forward for deepseek_v3, otherwise 0");
   key("shared_gate", KeyType::boolean, &ExpertsConfig::shared_gate,
       "multiplication of the shared expert's result by a sigmoid of each token")
       .derive(

@@ -24,6 +24,7 @@ ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
   m.layers = m.hidden = m.heads = m.key_value_heads = 1;
   m.feed_forward = m.sequence = m.vocabulary = 1;
+  if (m.has_latent_attention()) m.explicit_head_size = m.rotary_size + m.value_size;
   return m;
 }
 

@@ -23,6 +23,7 @@ const Format& format_of(Family family) {
     case Family::olmoe:
     case Family::qwen2_moe:
     case Family::gpt_oss:
+    case Family::deepseek_v3:
       return llama_format(family);
   }
   throw Error("unknown family");

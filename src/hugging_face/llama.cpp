@@ -190,7 +190,12 @@ constexpr Class classes[] = {
      },
      false, 0, false, 1e-5, 150000, false,
      R"({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
-         "truncate": false, "original_max_position_embeddings": 4096})"}};
+         "truncate": false, "original_max_position_embeddings": 4096})"},
+    {Family::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM", 128, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       add_deepseek_v3_keys(keys);
+     }}};
 
 const Class& class_of(Family family) {
   return *std::ranges::find(classes, family, &Class::family);
@@ -232,9 +237,20 @@ void check_config(const json& file, const M& m, Complaints& complaints) {
   else if (c.narrow && m.head_size() * m.heads != m.hidden)
     complaints.add("head_dim = ", m.head_size(),
                    ", expected hidden_size / num_attention_heads = ", m.hidden / m.heads);
-  else if (m.head_size() % 2 != 0)
+  else if (m.has_latent_attention() && m.value_columns() > m.head_size())
+    complaints.add("v_head_dim = ", m.value_columns(),
+                   ", expected at most qk_nope_head_dim + qk_rope_head_dim = ", m.head_size());
+  else if (m.has_latent_attention() && m.rotary_columns() >= m.head_size())
+    complaints.add("qk_nope_head_dim = ", m.head_size() - m.rotary_columns(),
+                   ", expected at least 1");
+  else if (m.rotary_columns() % 2 != 0 && m.has_latent_attention())
+    complaints.add("qk_rope_head_dim = ", m.rotary_columns(), ", expected an even number");
+  else if (m.head_size() % 2 != 0 && !m.has_latent_attention())
     complaints.add("head_dim = ", m.head_size(), ", expected an even number");
-  if (m.heads % m.key_value_heads != 0)
+  if (m.has_latent_attention() && m.key_value_heads != m.heads)
+    complaints.add("num_key_value_heads = ", m.key_value_heads,
+                   ", expected num_attention_heads = ", m.heads);
+  else if (m.heads % m.key_value_heads != 0)
     complaints.add("num_key_value_heads = ", m.key_value_heads,
                    ", expected a divisor of num_attention_heads = ", m.heads);
   check_rotary(file, m, complaints);
@@ -256,6 +272,11 @@ void add_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs
                    {{ours + array, std::move(place)}}});
   };
   out.push_back({block + "gate.weight", {m.experts.number, D}, {{ours + "experts.router"}}});
+  if (m.experts.choice_bias)
+    out.push_back({.name = block + "gate.e_score_correction_bias",
+                   .shape = {m.experts.number},
+                   .pieces = {{ours + "experts.bias"}},
+                   .wide = true});
   for (std::int64_t e = 0; e < m.experts.number; ++e) {
     add(e, mixtral ? "w1" : "gate_proj", {F, D}, "experts.gate_up", {e, 0});
     add(e, mixtral ? "w3" : "up_proj", {F, D}, "experts.gate_up", {e, 1});
@@ -265,14 +286,15 @@ void add_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs
   if (!m.experts.shares()) return;
   const std::int64_t Fs = m.experts.shared_feed_forward;
   const auto shared = [&](const char* name, Extents shape, const char* array, Extents place = {}) {
-    out.push_back({text(block, "shared_expert", name, ".weight"),
+    const char* several = m.family == Family::deepseek_v3 ? "s" : "";
+    out.push_back({text(block, "shared_expert", several, name, ".weight"),
                    std::move(shape),
                    {{text(ours, "experts.shared_", array), std::move(place)}}});
   };
   shared(".gate_proj", {Fs, D}, "gate_up", {0});
   shared(".up_proj", {Fs, D}, "gate_up", {1});
   shared(".down_proj", {D, Fs}, "down");
-  shared("_gate", {1, D}, "gate");
+  if (m.experts.shared_gate) shared("_gate", {1, D}, "gate");
 }
 
 /// Adds the router and the experts of GptOssForCausalLM. Files have one tensor for all experts, in
@@ -300,19 +322,16 @@ void add_fused_experts(std::vector<Tensor>& out, const M& m, const std::string& 
   add("experts.down_proj_bias", {E, D}, "down_bias");
 }
 
-void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
+/// Adds the products and norms of attention.
+void add_attention(std::vector<Tensor>& out, const M& m, const std::string& theirs,
+                   const std::string& ours) {
   const std::int64_t D = m.hidden;
-  const std::int64_t F = m.feed_forward;
   const std::int64_t K = m.head_size();
   const std::int64_t queries = m.heads * K;
   const std::int64_t groups = m.key_value_heads * K;
-  const std::string theirs = text(prefix, "layers.", layer, ".");
-  const std::string ours = layer_prefix(m, layer);
   const auto add = [&](const char* name, Extents shape, const char* array, Extents place = {}) {
     out.push_back({theirs + name, std::move(shape), {{ours + array, std::move(place)}}});
   };
-  const bool norms_inputs = m.norm_placement != NormPlacement::output;
-  if (norms_inputs) add("input_layernorm.weight", {D}, "attention_norm.gain");
   add("self_attn.q_proj.weight", {queries, D}, "attention.query");
   add("self_attn.k_proj.weight", {groups, D}, "attention.key_value", {0});
   add("self_attn.v_proj.weight", {groups, D}, "attention.key_value", {1});
@@ -329,6 +348,45 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   if (m.attention_sinks) add("self_attn.sinks", {m.heads}, "attention.sinks");
   add("self_attn.o_proj.weight", {D, queries}, "attention.output");
   if (m.biases == Biases::all) add("self_attn.o_proj.bias", {D}, "attention.output_bias");
+}
+
+/// Adds the products and norms of latent attention up to its output.
+void add_latent_attention(std::vector<Tensor>& out, const M& m, const std::string& theirs,
+                          const std::string& ours) {
+  const std::int64_t D = m.hidden, H = m.heads, K = m.head_size();
+  const std::int64_t C = m.rotary_columns(), V = m.value_columns();
+  const std::int64_t R = m.key_value_rank, Rq = m.query_rank;
+  const auto add = [&](const char* name, Extents shape, std::vector<const char*> arrays) {
+    out.push_back({text(theirs, "self_attn.", name, ".weight"), std::move(shape), {}});
+    for (const char* array : arrays) out.back().pieces.push_back({text(ours, "attention.", array)});
+  };
+  if (Rq > 0) {
+    add("q_a_proj", {Rq, D}, {"query_down"});
+    add("q_a_layernorm", {Rq}, {"query_down_norm.gain"});
+    add("q_b_proj", {H * K, Rq}, {"query_up"});
+  } else {
+    add("q_proj", {H * K, D}, {"query"});
+  }
+  add("kv_a_proj_with_mqa", {R + C, D}, {"key_value_down", "key_rotary"});
+  add("kv_a_layernorm", {R}, {"key_value_norm.gain"});
+  add("kv_b_proj", {H * (K - C + V), R}, {"key_value_up"});
+  add("o_proj", {D, H * V}, {"output"});
+}
+
+void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
+  const std::int64_t D = m.hidden;
+  const std::int64_t F = m.feed_forward;
+  const std::string theirs = text(prefix, "layers.", layer, ".");
+  const std::string ours = layer_prefix(m, layer);
+  const auto add = [&](const char* name, Extents shape, const char* array, Extents place = {}) {
+    out.push_back({theirs + name, std::move(shape), {{ours + array, std::move(place)}}});
+  };
+  const bool norms_inputs = m.norm_placement != NormPlacement::output;
+  if (norms_inputs) add("input_layernorm.weight", {D}, "attention_norm.gain");
+  if (m.has_latent_attention())
+    add_latent_attention(out, m, theirs, ours);
+  else
+    add_attention(out, m, theirs, ours);
   if (m.norm_placement == NormPlacement::pre) {
     add("post_attention_layernorm.weight", {D}, "feed_forward_norm.gain");
   } else {
@@ -368,7 +426,8 @@ Format format(const Class& c) {
               [](const M& m) {
                 return m.tied_embeddings ? std::vector<Copy>{{head, table}} : std::vector<Copy>{};
               },
-          .today = today};
+          .today = today,
+          .further_token = c.family == Family::deepseek_v3 ? "eh_proj.weight" : ""};
 }
 
 }  // namespace

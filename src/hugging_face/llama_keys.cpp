@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace trireme::hugging_face {
@@ -96,6 +97,17 @@ double magnitude_of(const json& object, double factor) {
   return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
 }
 
+constexpr const char* mscale = "mscale";
+constexpr const char* mscale_all = "mscale_all_dim";
+
+/// `mscale` has no effect without `mscale_all_dim`.
+void read_mscale(const json& object, M& m) {
+  const json above = member_of(object, mscale), below = member_of(object, mscale_all);
+  if (!is_positive(below)) return;
+  m.rope_mscale_all = below.get<double>();
+  if (is_positive(above)) m.rope_mscale = above.get<double>();
+}
+
 /// Stores the valid values of `value`; check_rotary reports the others. False for other types.
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
@@ -110,7 +122,10 @@ bool read_rotary(const json& value, M& m) {
   }
   m.rope_truncate = m.rope_scaling != Kind::yarn || member_of(value, truncate) != false;
   m.rope_original_sequence = 0;
-  if (m.rope_scaling == Kind::yarn && m.rope_attention_factor == 0)
+  m.rope_mscale = m.rope_mscale_all = 0;
+  if (m.rope_scaling == Kind::yarn && m.family == Family::deepseek_v3)
+    read_mscale(value, m);
+  else if (m.rope_scaling == Kind::yarn && m.rope_attention_factor == 0)
     m.rope_attention_factor = magnitude_of(value, m.rope_factor);
   if (m.rope_scaling == Kind::dynamic) m.rope_original_sequence = m.sequence;
   if (has_original(m.rope_scaling)) {
@@ -127,6 +142,8 @@ json written_members(const M& m) {
     if (has(member, m.rope_scaling) && m.*member.number > 0) out[member.name] = m.*member.number;
   if (has_original(m.rope_scaling)) out[original] = m.rope_original_sequence;
   if (m.rope_scaling == Kind::yarn && !m.rope_truncate) out[truncate] = false;
+  if (m.rope_mscale > 0) out[mscale] = m.rope_mscale;
+  if (m.rope_mscale_all > 0) out[mscale_all] = m.rope_mscale_all;
   return out;
 }
 
@@ -184,6 +201,16 @@ void check_object(const json& object, const std::string& name, const M& m, Compl
     complaints.add("rope_theta = ", m.rope_theta, ", but ", theta.dump(), " in ", name,
                    ", expected equal values");
   expect("partial_rotary_factor", member_of(object, "partial_rotary_factor") == 1, "1");
+  for (const char* factor : {mscale, mscale_all}) {
+    const json value = member_of(object, factor);
+    expect(factor, value == 0 || is_positive(value), "a number of at least 0");
+  }
+  // DeepseekV3Attention multiplies scores by the square of its magnitude for all types.
+  const bool squared =
+      m.family == Family::deepseek_v3 && is_positive(member_of(object, mscale_all));
+  if (squared && *kind != Kind::none && *kind != Kind::yarn)
+    complaints.add(name, ".", mscale_all, " = ", member_of(object, mscale_all).dump(),
+                   R"(, expected 0 unless rope_type is "yarn")");
   if (const auto value = object.find(truncate); value != object.end() && !value->is_boolean())
     complaints.add(name, ".", truncate, " = ", shortened(value->dump()),
                    ", expected true or false");
@@ -227,6 +254,16 @@ void add_members(std::vector<ConfigKey>& keys, bool scaled = false) {
     return m.rope_scaling == Kind::none ? "" : text('"', name_of(m.rope_scaling), '"');
   };
   keys.push_back(std::move(kind));
+  for (const auto& [name, deck, member] :
+       {std::tuple{mscale, "rope_mscale", &M::rope_mscale},
+        std::tuple{mscale_all, "rope_mscale_all", &M::rope_mscale_all}}) {
+    keys.push_back(part(name, deck, [member = member](const M& m) {
+      return m.*member > 0 ? json(m.*member) : json();
+    }));
+    keys.back().in_deck = [member = member](const M& m) {
+      return m.*member > 0 ? json(m.*member).dump() : std::string();
+    };
+  }
   for (const Member& member : members()) {
     ConfigKey number = part(member.name, member.deck, [&member](const M& m) {
       return has(member, m.rope_scaling) ? json(m.*member.number) : json();
@@ -429,10 +466,12 @@ using E = deck::ExpertsConfig;
 
 constexpr const char* active_name = "num_experts_per_tok";
 constexpr const char* number_names[] = {"num_local_experts", "num_experts"};
+constexpr const char* routed_name = "n_routed_experts";
 constexpr const char* width_name = "intermediate_size";
 
 /// Adds the number of experts. Files have one of two names, of which transformers' class writes
-/// `name`. `number` and `active`: defaults.
+/// `name`; the other is num_local_experts or, if this is `name`, num_experts. `number` and
+/// `active`: defaults.
 void add_numbers(std::vector<ConfigKey>& keys, std::string_view name, std::int64_t number,
                  std::int64_t active, bool write_both) {
   keys.push_back(whole(std::string(name), "number", &E::number, experts_limit).without(number));
@@ -606,15 +645,157 @@ void add_gpt_oss_keys(std::vector<ConfigKey>& keys) {
   keys.push_back(std::move(packed));
 }
 
+namespace {
+
+/// A key with an integer that may be null, which stands for 0.
+ConfigKey whole_or_null(std::string name, std::string deck, WholeMember member) {
+  ConfigKey key = whole(std::move(name), std::move(deck), member, size_limit);
+  key.write = [member](const M& m) { return m.*member > 0 ? json(m.*member) : json(); };
+  key.read = [member, read = key.read](const json& value, M& m) {
+    m.*member = 0;
+    return value.is_null() || read(value, m);
+  };
+  key.in_deck = [member](const M& m) { return text(m.*member); };
+  key.expected += ", or null";
+  return std::move(key).with_null([](const M&) { return json(); });
+}
+
+/// A value of [experts] that is no whole number from 1 on.
+template <class T>
+ConfigKey of_experts(std::string name, std::string deck, T E::*member, std::string expected,
+                     bool (*valid)(const json&)) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.deck = std::move(deck);
+  key.section = "experts";
+  key.write = [member](const M& m) { return json(m.experts.*member); };
+  key.read = [member, valid](const json& value, M& m) {
+    if (!valid(value)) return false;
+    m.experts.*member = value.get<T>();
+    return true;
+  };
+  key.expected = std::move(expected);
+  return key;
+}
+
+/// Key for programs in the model's folder. Published files name DeepSeek's own program, which
+/// transformers' class replaces.
+ConfigKey deepseek_programs() {
+  const auto other = [](const auto& entry) {
+    const json& value = entry.value();
+    const std::string program = value.is_string() ? value.template get<std::string>() : "";
+    return entry.key().starts_with("AutoModel") && !says_nothing(value) &&
+           !program.ends_with("modeling_deepseek.DeepseekV3ForCausalLM") &&
+           !program.ends_with("modeling_deepseek.DeepseekV3Model");
+  };
+  ConfigKey key = written("auto_map", {});
+  key.read = [other](const json& value, M&) {
+    return value.is_null() || (value.is_object() && std::ranges::none_of(value.items(), other));
+  };
+  key.expected = "no program for the model other than DeepSeek's modeling_deepseek";
+  return key;
+}
+
+}  // namespace
+
+void add_deepseek_v3_keys(std::vector<ConfigKey>& keys) {
+  std::erase_if(keys, [](const ConfigKey& key) { return key.name == "head_dim"; });
+  keys.push_back(
+      whole("kv_lora_rank", "key_value_rank", &M::key_value_rank, size_limit).without(512));
+  keys.push_back(whole_or_null("q_lora_rank", "query_rank", &M::query_rank).without(1536));
+  keys.push_back(whole("qk_rope_head_dim", "rotary_size", &M::rotary_size, size_limit).without(64));
+  keys.back().write = [](const M& m) { return json(m.rotary_columns()); };
+  ConfigKey own = whole("qk_nope_head_dim", "head_size", &M::explicit_head_size, size_limit);
+  own.write = [](const M& m) { return json(m.head_size() - m.rotary_columns()); };
+  own.read = [read = own.read](const json& value, M& m) {
+    if (!read(value, m)) return false;
+    m.explicit_head_size += m.rotary_size;
+    return true;
+  };
+  own.in_deck = [](const M& m) { return text(m.head_size()); };
+  keys.push_back(std::move(own).without(128));
+  keys.push_back(whole("v_head_dim", "value_size", &M::value_size, size_limit).without(128));
+  keys.back().write = [](const M& m) { return json(m.value_columns()); };
+  // transformers rotates by head_dim.
+  keys.push_back(implied("head_dim", [](const M& m) { return json(m.rotary_columns()); }));
+  keys.push_back(implied("qk_head_dim", [](const M& m) { return json(m.head_size()); }));
+  keys.push_back(flag("rope_interleave", "rope_interleaved", &M::rope_interleaved).without(true));
+  add_numbers(keys, routed_name, 256, 8, false);
+  keys.push_back(whole("moe_intermediate_size", "feed_forward", &E::feed_forward, 4 * size_limit)
+                     .without(2048));
+  ConfigKey shared =
+      whole("n_shared_experts", "shared_feed_forward", &E::shared_feed_forward, experts_limit);
+  shared.write = [](const M& m) {
+    return json(m.experts.shared_feed_forward / m.experts.feed_forward);
+  };
+  shared.read = [read = shared.read](const json& value, M& m) {
+    if (!read(value, m)) return false;
+    m.experts.shared_feed_forward *= m.experts.feed_forward;
+    return true;
+  };
+  shared.in_deck = [](const M& m) { return text(m.experts.shared_feed_forward); };
+  keys.push_back(std::move(shared).without(1));
+  keys.push_back(whole("n_group", "groups", &E::groups, experts_limit).without(8));
+  keys.push_back(whole("topk_group", "active_groups", &E::active_groups, experts_limit).without(4));
+  keys.push_back(of_experts("routed_scaling_factor", "scale", &E::scale, "a number above 0",
+                            [](const json& value) { return is_positive(value); })
+                     .without(2.5));
+  keys.push_back(of_experts("norm_topk_prob", "normalised", &E::normalised, "true or false",
+                            [](const json& value) { return value.is_boolean(); })
+                     .without(true));
+  keys.push_back(of_experts("first_k_dense_replace", "first_layer", &E::first_layer,
+                            "a whole number from 0 to num_hidden_layers - 1",
+                            [](const json& value) {
+                              return value.is_number_integer() && value >= 0 &&
+                                     value <= layers_limit;
+                            })
+                     .without(3));
+  keys.push_back(fixed("attention_bias", {false}));
+  keys.push_back(fixed("pretraining_tp", {1}));
+  // Members of the published files that transformers does not read.
+  for (const auto& [name, value] : {std::pair<const char*, json>{"scoring_func", "sigmoid"},
+                                    {"topk_method", "noaux_tc"},
+                                    {"moe_layer_freq", 1}}) {
+    keys.push_back(fixed(name, {value}));
+    keys.back().write = {};
+  }
+  keys.push_back(deepseek_programs());
+  keys.push_back(written("num_nextn_predict_layers", [](const M&) { return json(0); }));
+  for (const char* name : {"num_mtp_layers", "ep_size", "aux_loss_alpha", "seq_aux"})
+    keys.push_back(written(name, {}));
+}
+
 void check_experts(const json& file, const M& m, Complaints& complaints) {
-  if (!m.experts.present()) return;
-  const json number = member_of(file, number_names[0]), other = member_of(file, number_names[1]);
+  const E& e = m.experts;
+  if (!e.present()) return;
+  const bool deepseek = m.family == Family::deepseek_v3;
+  const char* const first = deepseek ? routed_name : number_names[0];
+  const char* const second = number_names[deepseek ? 0 : 1];
+  const json number = member_of(file, first), other = member_of(file, second);
+  if (deepseek && e.feed_forward > 0 &&
+      (!e.shares() || e.shared_feed_forward % e.feed_forward != 0))
+    complaints.add("n_shared_experts = ", e.shared_feed_forward, " / ", e.feed_forward,
+                   ", expected a whole number from 1");
   if (!number.is_null() && !other.is_null() && number != other)
-    complaints.add(number_names[0], " = ", shortened(number.dump()), ", but ", number_names[1],
-                   " = ", shortened(other.dump()), ", expected equal values");
-  else if (m.experts.active > m.experts.number)
-    complaints.add(active_name, " = ", m.experts.active, ", expected at most ",
-                   number.is_null() ? number_names[1] : number_names[0], " = ", m.experts.number);
+    complaints.add(first, " = ", shortened(number.dump()), ", but ", second, " = ",
+                   shortened(other.dump()), ", expected equal values");
+  else if (e.number % e.groups != 0)
+    complaints.add("n_group = ", e.groups, ", expected a divisor of n_routed_experts = ", e.number);
+  else if (e.groups > 1 && e.groups == e.number)
+    complaints.add("n_group = ", e.groups,
+                   ", expected at most n_routed_experts / 2 = ", e.number / 2);
+  else if (e.active_groups > e.groups)
+    complaints.add("topk_group = ", e.active_groups, ", expected at most n_group = ", e.groups);
+  else if (e.first_layer >= m.layers)
+    complaints.add("first_k_dense_replace = ", e.first_layer,
+                   ", expected less than num_hidden_layers = ", m.layers);
+  else if (e.active > e.number)
+    complaints.add(active_name, " = ", e.active, ", expected at most ",
+                   number.is_null() && !other.is_null() ? second : first, " = ", e.number);
+  else if (e.active > e.active_groups * (e.number / e.groups))
+    complaints.add(active_name, " = ", e.active, ", expected at most the ",
+                   e.active_groups * (e.number / e.groups),
+                   " experts of topk_group = ", e.active_groups, " groups");
 }
 
 }  // namespace trireme::hugging_face

@@ -43,6 +43,15 @@ Stored stored_tensors(const TensorFolder& folder, const Format& format,
       complaints.add(shortened(tensor.info->name), " and ", shortened(place->second.info->name),
                      " are the same tensor");
   }
+  if (format.further_token.empty()) return stored;
+  std::vector<std::string> left_out;
+  for (const auto& [name, tensor] : stored)
+    if (name.ends_with("." + format.further_token))
+      left_out.push_back(name.substr(0, name.size() - format.further_token.size()));
+  std::erase_if(stored, [&](const auto& entry) {
+    return std::ranges::any_of(left_out,
+                               [&](const auto& layer) { return entry.first.starts_with(layer); });
+  });
   return stored;
 }
 
@@ -374,14 +383,20 @@ DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& mo
 
 namespace {
 
+/// Type of a tensor in an export with values of type `dtype`.
+DType exported_type(const Tensor& tensor, DType dtype) {
+  return tensor.wide && size_of(dtype) < size_of(DType::fp32) ? DType::fp32 : dtype;
+}
+
 std::vector<TensorPlan> plan_of(const std::vector<Tensor>& tensors, DType dtype) {
   std::vector<TensorPlan> plan;
-  for (const Tensor& tensor : tensors) plan.push_back({tensor.name, dtype, tensor.shape});
+  for (const Tensor& tensor : tensors)
+    plan.push_back({tensor.name, exported_type(tensor, dtype), tensor.shape});
   return plan;
 }
 
 /// Reads tensors from a checkpoint, merges adapters if `merger` is given, converts the tensors to
-/// `dtype`, appends them to `out` and commits `out`.
+/// exported_type(), appends them to `out` and commits `out`.
 template <class Out>
 void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType dtype,
                    const std::vector<Tensor>& tensors, const Merger* merger, Out& out) {
@@ -401,12 +416,13 @@ void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& mo
       at += part.elements() * size_of(stored);
     }
     const std::string what = text(reader.folder(), ": ", names_of(tensor));
+    const DType type = exported_type(tensor, dtype);
     const AxisOrder order = order_of(tensor);
     for (const AxisOrder::Panel& next : order.panels(panel_elements)) {
       panel.resize(static_cast<std::size_t>(next.count * size_of(stored)));
       order.to_file(matrix.data(), 0, order.rows(), size_of(stored), next, panel.data());
-      converted.resize(static_cast<std::size_t>(next.count * size_of(dtype)));
-      convert_checked(what, stored, panel.data(), dtype, converted.data(), next.count);
+      converted.resize(static_cast<std::size_t>(next.count * size_of(type)));
+      convert_checked(what, stored, panel.data(), type, converted.data(), next.count);
       out.append(converted.data(), std::ssize(converted));
     }
   }

@@ -18,50 +18,93 @@ KOKKOS_FORCEINLINE_FUNCTION A ranked(A logit) {
   return logit < infinity<A> ? logit : infinity<A>;
 }
 
-/// A row's choice: all experts above the lowest chosen logit, and of the experts with that logit
-/// the first `equal` ones.
+/// A row's choice: all experts above the lowest chosen key, and of the experts with that key the
+/// first `equal` ones.
 template <class A>
 struct ChoiceLimit {
   A largest, lowest;
   std::int64_t equal;
 };
 
-/// Descends through the different logits of a row until `active` experts are chosen.
-template <class A>
-KOKKOS_FORCEINLINE_FUNCTION ChoiceLimit<A> choice_limit(const Team& team, const A* logits,
+/// Descends through the different keys of a row until `active` experts are chosen. `key`: function
+/// of an expert.
+template <class A, class Key>
+KOKKOS_FORCEINLINE_FUNCTION ChoiceLimit<A> choice_limit(const Team& team, const Key& key,
                                                         std::int64_t experts, std::int64_t active) {
-  const A largest = max_lanes<A>(team, experts, [&](std::int64_t i) { return ranked(logits[i]); });
+  const A largest = max_lanes<A>(team, experts, key);
   ChoiceLimit<A> limit{largest, largest, active};
   while (true) {
     const A lowest = limit.lowest;
-    const int found = sum_lanes<int>(
-        team, experts, [&](std::int64_t i) { return ranked(logits[i]) == lowest ? 1 : 0; });
+    const int found =
+        sum_lanes<int>(team, experts, [&](std::int64_t i) { return key(i) == lowest ? 1 : 0; });
     if (found >= limit.equal) return limit;
     limit.equal -= found;
     limit.lowest = max_lanes<A>(team, experts, [&](std::int64_t i) {
-      const A logit = ranked(logits[i]);
-      return logit < lowest ? logit : -infinity<A>;
+      const A one = key(i);
+      return one < lowest ? one : -infinity<A>;
     });
   }
 }
 
 /// Lists the chosen experts in ascending order. Without branches, which would be mispredicted.
-template <class A>
-KOKKOS_FORCEINLINE_FUNCTION void list_choice(A* numbers, const A* logits, std::int64_t active,
+template <class A, class Key>
+KOKKOS_FORCEINLINE_FUNCTION void list_choice(A* numbers, const Key& key, std::int64_t active,
                                              const ChoiceLimit<A>& limit) {
   std::int64_t chosen = 0, equal = limit.equal;
   for (std::int64_t i = 0; chosen < active; ++i) {
-    const A logit = ranked(logits[i]);
-    const bool at_limit = logit == limit.lowest;
+    const A one = key(i);
+    const bool at_limit = one == limit.lowest;
     numbers[chosen] = static_cast<A>(i);  // overwritten unless expert i is chosen
-    chosen += (logit > limit.lowest) | (at_limit & (equal > 0));
+    chosen += (one > limit.lowest) | (at_limit & (equal > 0));
     equal -= at_limit;
   }
 }
 
+/// Bits of the `active` groups with the largest sums of their two largest keys; of equal sums, the
+/// lower group wins.
+template <class A, class Key>
+KOKKOS_INLINE_FUNCTION std::uint64_t chosen_groups(const Key& key, std::int64_t experts,
+                                                   std::int64_t groups, std::int64_t active) {
+  A sums[ExpertChoice::most_groups];
+  const std::int64_t each = experts / groups;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    A first = -infinity<A>, second = -infinity<A>;
+    for (std::int64_t i = g * each; i < (g + 1) * each; ++i) {
+      const A one = key(i);
+      second = one > first ? first : one > second ? one : second;
+      first = one > first ? one : first;
+    }
+    sums[g] = first + second;
+  }
+  std::uint64_t chosen = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::int64_t before = 0;
+    for (std::int64_t other = 0; other < groups; ++other)
+      before += sums[other] > sums[g] || (sums[other] == sums[g] && other < g);
+    if (before < active) chosen |= std::uint64_t{1} << g;
+  }
+  return chosen;
+}
+
+/// Accurate also for large |x|: the exponent is never positive.
+template <class A>
+KOKKOS_INLINE_FUNCTION A sigmoid(A x) {
+  const A e = exp_of_difference(x >= 0 ? -x : x);
+  return x >= 0 ? 1 / (1 + e) : e / (1 + e);
+}
+
+/// Smallest sum of scores that weights are divided by, against a division by zero.
+constexpr double least_sum = 1e-20;
+
 void expect_choice(const ExpertChoice& choice, std::int64_t experts) {
   check(choice.active >= 1 && choice.active <= experts, choice.active, " active of ", experts,
         " experts, expected 1 to ", experts);
+  const std::int64_t groups = choice.groups;
+  check(groups >= 1 && groups <= ExpertChoice::most_groups && experts % groups == 0 &&
+            choice.active_groups >= 1 && choice.active_groups <= groups &&
+            choice.active <= experts / groups * choice.active_groups,
+        choice.active, " of ", experts, " experts from ", choice.active_groups, " of ", groups,
+        " groups, expected a divisor of the experts and groups with enough of them");
 }
 
 void expect_active(std::int64_t active) {
@@ -79,22 +122,25 @@ std::int64_t active_of(const View& routes) {
 
 }  // namespace
 
+namespace {
+
+/// The choice by logits, whose order is that of their softmax.
 template <class A>
-void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores,
-                    const ExpertChoice& choice) {
+void choose_by_logits(const Exec& exec, View2<A> routes, View2<A> scores,
+                      const ExpertChoice& choice) {
   const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
   const std::int64_t active = choice.active;
   const bool normalised = choice.normalised;
-  expect_choice(choice, experts);
-  expect_shape(routes, "routes", {rows, 2 * active});
+  const A scale = static_cast<A>(choice.scale);
   for_rows(
       "kernels/choose_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         A* row = row_of(scores, r);
         A* weights = row_of(routes, r);
         A* numbers = weights + active;
-        const auto limit = choice_limit<A>(team, row, experts, active);
+        const auto key = [&](std::int64_t i) { return ranked(row[i]); };
+        const auto limit = choice_limit<A>(team, key, experts, active);
         const A largest = limit.largest;
-        once(team, [&]() { list_choice<A>(numbers, row, active, limit); });
+        once(team, [&]() { list_choice<A>(numbers, key, active, limit); });
         team.team_barrier();
         map_lanes(
             team, experts, row,
@@ -108,7 +154,8 @@ void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores,
             weights[j] = row[static_cast<std::int64_t>(numbers[j])];
             chosen += weights[j];
           }
-          for (std::int64_t j = 0; j < active; ++j) weights[j] /= normalised ? chosen : total;
+          for (std::int64_t j = 0; j < active; ++j)
+            weights[j] = weights[j] / (normalised ? chosen : total) * scale;
         });
         team.team_barrier();
         map_lanes(
@@ -116,14 +163,84 @@ void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores,
       });
 }
 
+/// The choice by scores, with a bias and groups.
+template <class A, class B>
+void choose_by_scores(const Exec& exec, View2<A> routes, View2<A> scores, View1<const B> bias,
+                      const ExpertChoice& choice) {
+  const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
+  const ExpertChoice c = choice;
+  const std::int64_t each = experts / c.groups;
+  for_rows(
+      "kernels/choose_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        A* row = row_of(scores, r);
+        A* weights = row_of(routes, r);
+        A* numbers = weights + c.active;
+        if (c.sigmoid) {
+          map_lanes(
+              team, experts, row, [](std::int64_t, A logit) { return sigmoid(logit); }, row);
+        } else {
+          const A largest =
+              max_lanes<A>(team, experts, [&](std::int64_t i) { return ranked(row[i]); });
+          team.team_barrier();
+          map_lanes(
+              team, experts, row,
+              [&](std::int64_t, A logit) { return exp_of_difference(logit - largest); }, row);
+          team.team_barrier();
+          const A total = sum_of<A>(
+              team, experts, [](std::int64_t, A v) { return v; }, row);
+          team.team_barrier();
+          map_lanes(
+              team, experts, row, [&](std::int64_t, A v) { return v / total; }, row);
+        }
+        team.team_barrier();
+        const B* added = bias.data();
+        const auto biased = [&](std::int64_t i) {
+          return ranked(added == nullptr ? row[i] : row[i] + static_cast<A>(added[i]));
+        };
+        const std::uint64_t groups =
+            c.groups > 1 ? chosen_groups<A>(biased, experts, c.groups, c.active_groups) : 1;
+        const auto key = [&](std::int64_t i) {
+          return (groups >> (i / each) & 1) != 0 ? biased(i) : -infinity<A>;
+        };
+        const auto limit = choice_limit<A>(team, key, experts, c.active);
+        once(team, [&]() {
+          list_choice<A>(numbers, key, c.active, limit);
+          A chosen = 0;
+          for (std::int64_t j = 0; j < c.active; ++j) {
+            weights[j] = row[static_cast<std::int64_t>(numbers[j])];
+            chosen += weights[j];
+          }
+          const A divisor = c.normalised ? chosen + static_cast<A>(least_sum) : A(1);
+          for (std::int64_t j = 0; j < c.active; ++j)
+            weights[j] = weights[j] / divisor * static_cast<A>(c.scale);
+        });
+      });
+}
+
+}  // namespace
+
+template <class A, class B>
+void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, View1<const B> bias,
+                    const ExpertChoice& choice) {
+  const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
+  expect_choice(choice, experts);
+  expect_shape(routes, "routes", {rows, 2 * choice.active});
+  if (bias.data() != nullptr) expect_shape(bias, "bias", {experts});
+  if (choice.sigmoid || choice.groups > 1 || bias.data() != nullptr)
+    choose_by_scores<A, B>(exec, routes, scores, bias, choice);
+  else
+    choose_by_logits<A>(exec, routes, scores, choice);
+}
+
 template <class A>
 void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> droutes,
                              View2<const A> routes, View2<const A> scores,
                              const ExpertChoice& choice) {
   const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
-  const std::int64_t active = choice.active;
-  const bool normalised = choice.normalised;
   expect_choice(choice, experts);
+  const ExpertChoice c = choice;
+  const std::int64_t active = c.active;
+  const A scale = static_cast<A>(c.scale);
   expect_shape(dlogits, "dlogits", {rows, experts});
   expect_shape(droutes, "droutes", {rows, 2 * active});
   expect_shape(routes, "routes", {rows, 2 * active});
@@ -133,16 +250,23 @@ void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> 
         const A* weights = row_of(routes, r);
         const A* numbers = weights + active;
         const A* dweights = row_of(droutes, r);
-        const A* probabilities = row_of(scores, r);
+        const A* score = row_of(scores, r);
         A* to = row_of(dlogits, r);
-        A mean = 0;
-        for (std::int64_t j = 0; j < active; ++j) mean += weights[j] * dweights[j];
-        const A others = normalised ? A(0) : -mean;
+        A sum = 0, chosen = static_cast<A>(least_sum);
+        for (std::int64_t j = 0; j < active; ++j) {
+          sum += weights[j] * dweights[j];
+          chosen += score[static_cast<std::int64_t>(numbers[j])];
+        }
+        const A others = c.normalised || c.sigmoid ? A(0) : -sum;
         map_lanes(
-            team, experts, to, [&](std::int64_t, A p) { return others * p; }, probabilities);
+            team, experts, to, [&](std::int64_t, A p) { return others * p; }, score);
         team.team_barrier();
         for_lanes(team, active, [&](std::int64_t j) {
-          to[static_cast<std::int64_t>(numbers[j])] = weights[j] * (dweights[j] - mean);
+          const auto i = static_cast<std::int64_t>(numbers[j]);
+          const A of_score =
+              c.normalised ? (scale * dweights[j] - sum) / chosen : scale * dweights[j];
+          to[i] = c.sigmoid ? of_score * score[i] * (1 - score[i])
+                            : weights[j] * (dweights[j] - sum / scale);
         });
       });
 }
@@ -257,7 +381,7 @@ void count_experts(const Exec& exec, View2<A> counts, View2<const A> routes) {
 template <class A>
 void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
                      View2<const A> scores, View2<const A> counts, const SampleRows& of,
-                     double weight, const LossScale& scale) {
+                     double weight, const LossScale& scale, bool sigmoid) {
   const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
   const bool has_gradient = dlogits.extent(0) > 0;
   expect_shape(losses, "losses", {rows});
@@ -268,12 +392,26 @@ void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
       "kernels/balance_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         const A* score = row_of(scores, r);
         const A* count = row_of(counts, (first + r) / per_sample);
-        const A mean = sum_of<A>(
-            team, experts, [](std::int64_t, A p, A n) { return p * n; }, score, count);
+        const A total = sigmoid ? sum_of<A>(
+                                      team, experts, [](std::int64_t, A p) { return p; }, score)
+                                : A(1);
+        const A mean =
+            sum_of<A>(
+                team, experts, [](std::int64_t, A p, A n) { return p * n; }, score, count) /
+            total;
         once(team, [&]() { losses(r) = weight * static_cast<double>(mean); });
         if (!has_gradient) return;
         const auto factor = static_cast<A>(weight * scale());
         A* gradient = row_of(dlogits, r);
+        if (sigmoid) {
+          map_lanes(
+              team, experts, gradient,
+              [&](std::int64_t, A d, A p, A n) {
+                return d + factor * p * (1 - p) / total * (n - mean);
+              },
+              gradient, score, count);
+          return;
+        }
         map_lanes(
             team, experts, gradient,
             [&](std::int64_t, A d, A p, A n) { return d + factor * p * (n - mean); }, gradient,
@@ -423,17 +561,6 @@ void dot_bias(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> dro
       });
 }
 
-namespace {
-
-/// Accurate also for large |x|: the exponent is never positive.
-template <class A>
-KOKKOS_INLINE_FUNCTION A sigmoid(A x) {
-  const A e = exp_of_difference(x >= 0 ? -x : x);
-  return x >= 0 ? 1 / (1 + e) : e / (1 + e);
-}
-
-}  // namespace
-
 template <class T>
 void gate_rows(const Exec& exec, View2<T> y, View2<T> raw, View1<const Accumulate<T>> logits) {
   using A = Accumulate<T>;
@@ -485,14 +612,23 @@ void round_sums(const Exec& exec, View2<T> y, View2<const Accumulate<T>> sums) {
       });
 }
 
+#define TRIREME_INSTANTIATE(A, B)                                                     \
+  template void choose_experts<A, B>(const Exec&, View2<A>, View2<A>, View1<const B>, \
+                                     const ExpertChoice&)
+TRIREME_INSTANTIATE(float, float);
+TRIREME_INSTANTIATE(double, double);
+TRIREME_INSTANTIATE(float, Bf16);
+TRIREME_INSTANTIATE(float, Fp16);
+#undef TRIREME_INSTANTIATE
+
 #define TRIREME_INSTANTIATE(A)                                                                    \
-  template void choose_experts<A>(const Exec&, View2<A>, View2<A>, const ExpertChoice&);          \
   template void choose_experts_backward<A>(const Exec&, View2<A>, View2<const A>, View2<const A>, \
                                            View2<const A>, const ExpertChoice&);                  \
   template void log_sums_of_exponentials<A>(const Exec&, View1<A>, View2<const A>);               \
   template void count_experts<A>(const Exec&, View2<A>, View2<const A>);                          \
   template void balance_experts<A>(const Exec&, View1<double>, View2<A>, View2<const A>,          \
-                                   View2<const A>, const SampleRows&, double, const LossScale&);  \
+                                   View2<const A>, const SampleRows&, double, const LossScale&,   \
+                                   bool);                                                         \
   template void limit_logits<A>(const Exec&, View1<double>, View2<A>, View2<const A>,             \
                                 View1<const A>, double, const LossScale&);                        \
   template void order_routes<A>(const Exec&, View1<std::int32_t>, View1<std::int32_t>,            \

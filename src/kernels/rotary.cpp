@@ -21,7 +21,7 @@ struct Angles {
   const std::int32_t* positions;
 
   explicit Angles(const Rotary& r)
-      : step(-2.0 * std::log(r.theta) / static_cast<double>(r.head_size)),
+      : step(-2.0 * std::log(r.theta) / static_cast<double>(r.size)),
         scaling(r.scaling),
         sequence(r.sequence),
         first_row(r.first_row),
@@ -79,6 +79,37 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
       });
 }
 
+/// Pairs of some columns of a head, or of neighbouring columns. Each lane rotates a pair of all
+/// heads.
+template <class T>
+void turn_pairs(const char* label, const Exec& exec, View2<T> x, const Rotary& rotary,
+                double direction) {
+  using Acc = Accumulate<T>;
+  const Angles angles(rotary);
+  const std::int64_t half = rotary.size / 2, first = rotary.head_size - rotary.size;
+  const std::int64_t step = rotary.interleaved ? 2 : 1, apart = rotary.interleaved ? 1 : half;
+  const std::int64_t heads = rotary.heads, columns = rotary.head_size;
+  for_rows(
+      label, exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const double position = angles.position(t);
+        T* row = row_of(x, t) + first;
+        for_lanes(team, half, [&](std::int64_t i) {
+          const double angle = angles.angle(position, i);
+          const auto cosine = static_cast<Acc>(angles.scaling.magnitude * math::cos(angle));
+          const auto sine =
+              static_cast<Acc>(angles.scaling.magnitude * direction * math::sin(angle));
+          for (std::int64_t h = 0; h < heads; ++h) {
+            T& lower = row[h * columns + i * step];
+            T& upper = row[h * columns + i * step + apart];
+            const Acc a = static_cast<Acc>(lower);
+            const Acc b = static_cast<Acc>(upper);
+            lower = static_cast<T>(a * cosine - b * sine);
+            upper = static_cast<T>(b * cosine + a * sine);
+          }
+        });
+      });
+}
+
 /// Device: the team's scratch memory holds the cosines and sines of a row's pairs, and each lane
 /// rotates a pack of a head's pairs.
 template <class T>
@@ -130,9 +161,10 @@ void turn_by_packs(const char* label, const Exec& exec, View2<T> x, const Rotary
 }
 
 template <class T>
-void turn(const char* label, const Exec& exec, View2<T> x, const Rotary& r, double direction) {
-  check(r.head_size % 2 == 0, "rotary positions with head size ", r.head_size,
-        ", expected an even one");
+void turn(const char* label, const Exec& exec, View2<T> x, Rotary r, double direction) {
+  if (r.size == 0) r.size = r.head_size;
+  check(r.size % 2 == 0 && r.size <= r.head_size, "rotary positions of ", r.size,
+        " columns of a head of ", r.head_size, ", expected an even number of them");
   check(r.scaling.factor >= 1 && r.scaling.magnitude > 0, "rotary positions with a factor of ",
         r.scaling.factor, " and a magnitude of ", r.scaling.magnitude);
   check(r.theta > 0 && r.sequence >= 1 && r.heads >= 0, "rotary positions with theta ", r.theta,
@@ -141,6 +173,7 @@ void turn(const char* label, const Exec& exec, View2<T> x, const Rotary& r, doub
         " columns, expected at least ", r.heads, " heads of ", r.head_size);
   if (r.positions.data() != nullptr) expect_shape(r.positions, "positions", {extent(x, 0)});
   if (r.heads * r.head_size == 0) return;
+  if (r.size < r.head_size || r.interleaved) return turn_pairs<T>(label, exec, x, r, direction);
   if constexpr (exec_on_host)
     turn_by_rows<T>(label, exec, x, r, direction);
   else

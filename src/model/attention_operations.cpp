@@ -23,7 +23,7 @@ constexpr double two_pi = 2 * std::numbers::pi;
 /// Base of the frequencies in dynamic scaling: theta (factor r − (factor − 1))^(K / (K − 2)), with
 /// r = max(1, sequence / original sequence).
 double dynamic_theta(const ModelConfig& m) {
-  const auto size = static_cast<double>(m.head_size());
+  const auto size = static_cast<double>(m.rotary_columns());
   const double ratio = static_cast<double>(std::max(m.sequence, m.rope_original_sequence)) /
                        static_cast<double>(m.rope_original_sequence);
   return m.rope_theta * std::pow(m.rope_factor * ratio - (m.rope_factor - 1), size / (size - 2));
@@ -33,7 +33,7 @@ double dynamic_theta(const ModelConfig& m) {
 /// sequence.
 double pair_of(double turns, const ModelConfig& m) {
   const auto original = static_cast<double>(m.rope_original_sequence);
-  return static_cast<double>(m.head_size()) * std::log(original / (turns * two_pi)) /
+  return static_cast<double>(m.rotary_columns()) * std::log(original / (turns * two_pi)) /
          (2 * std::log(m.rope_theta));
 }
 
@@ -46,13 +46,15 @@ kernels::RotaryScaling yarn(const ModelConfig& m) {
   s.factor = m.rope_factor;
   const double fast = pair_of(m.rope_beta_fast, m), slow = pair_of(m.rope_beta_slow, m);
   const double first = std::max(m.rope_truncate ? std::floor(fast) : fast, 0.0);
-  double last =
-      std::min(m.rope_truncate ? std::ceil(slow) : slow, static_cast<double>(m.head_size() - 1));
+  double last = std::min(m.rope_truncate ? std::ceil(slow) : slow,
+                         static_cast<double>(m.rotary_columns() - 1));
   if (last == first) last += 0.001;
   s.start = -first / (last - first);
   s.per_pair = 1 / (last - first);
-  s.magnitude =
-      m.rope_attention_factor > 0 ? m.rope_attention_factor : 0.1 * std::log(m.rope_factor) + 1;
+  s.magnitude = m.rope_attention_factor > 0 ? m.rope_attention_factor
+                : m.rope_mscale > 0
+                    ? m.yarn_magnitude(m.rope_mscale) / m.yarn_magnitude(m.rope_mscale_all)
+                    : m.yarn_magnitude(1);
   return s;
 }
 
@@ -69,6 +71,8 @@ kernels::RotaryScaling llama3(const ModelConfig& m) {
 /// rope types in Hugging Face transformers.
 void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t window) {
   rotary.head_size = m.head_size();
+  rotary.size = m.rotary_columns();
+  rotary.interleaved = m.rope_interleaved;
   if (m.window_rope_theta > 0 && window > 0) {
     rotary.theta = m.window_rope_theta;
     return;
@@ -125,7 +129,63 @@ void RotaryOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
 template <class P>
 std::optional<Evaluations> RotaryOperation<P>::evaluations(const PassArguments<P>& c) const {
   return Evaluations{kernels::Arithmetic::sine_and_cosine,
-                     static_cast<double>(c.values.sizes().tokens * rotary_.head_size / 2)};
+                     static_cast<double>(c.values.sizes().tokens * rotary_.size / 2)};
+}
+
+// ---- heads of latent attention
+
+namespace {
+
+template <class P>
+kernels::LatentHeads latent_heads(const OperationPlace<P>& place) {
+  const deck::ModelConfig& m = place.model();
+  return {place.plan.sizes.heads, m.head_size(), m.rotary_columns(), m.value_columns()};
+}
+
+}  // namespace
+
+template <class P>
+JoinHeadsOperation<P>::JoinHeadsOperation(const architecture::Operation& op,
+                                          const OperationPlace<P>& place)
+    : BlockOperation<P>(op), axis_(place.axis), heads_(latent_heads(place)) {}
+
+template <class P>
+void JoinHeadsOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  const auto& v = c.values;
+  const View2<T> common =
+      axis_.gather(c.handle, v.matrix(this->op_.scratch.front()), v.matrix(this->op_.inputs[2]),
+                   "attention, common keys, forward");
+  kernels::join_heads<T>(c.handle, v.matrix(this->op_.output), v.matrix(this->op_.input()),
+                         v.matrix(this->op_.inputs[1]), common, heads_);
+}
+
+template <class P>
+void JoinHeadsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                           bool) const {
+  const auto& v = c.values;
+  const View2<T> own = v.gradient(this->op_.inputs[2]), all = v.matrix(this->op_.scratch.front());
+  kernels::join_heads_backward<T>(c.handle, v.gradient(this->op_.input()),
+                                  v.gradient(this->op_.inputs[1]), axis_.partial(all, own),
+                                  v.gradient(this->op_.output), heads_);
+  axis_.reduce(c.handle, own, all, "attention, common keys, backward");
+}
+
+template <class P>
+TakeValuesOperation<P>::TakeValuesOperation(const architecture::Operation& op,
+                                            const OperationPlace<P>& place)
+    : BlockOperation<P>(op), heads_(latent_heads(place)) {}
+
+template <class P>
+void TakeValuesOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  kernels::take_values<T>(c.handle, c.values.matrix(this->op_.output),
+                          c.values.matrix(this->op_.input()), heads_);
+}
+
+template <class P>
+void TakeValuesOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                            bool) const {
+  kernels::take_values_backward<T>(c.handle, c.values.gradient(this->op_.input()),
+                                   c.values.gradient(this->op_.output), heads_);
 }
 
 // ---- norm of heads
@@ -338,10 +398,12 @@ std::optional<Evaluations> AttentionOperation<P>::evaluations(const PassArgument
                      scores_};
 }
 
-#define TRIREME_INSTANTIATE(P)          \
-  template class RotaryOperation<P>;    \
-  template class HeadNormOperation<P>;  \
-  template class WidthNormOperation<P>; \
+#define TRIREME_INSTANTIATE(P)           \
+  template class RotaryOperation<P>;     \
+  template class JoinHeadsOperation<P>;  \
+  template class TakeValuesOperation<P>; \
+  template class HeadNormOperation<P>;   \
+  template class WidthNormOperation<P>;  \
   template class AttentionOperation<P>;
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)

@@ -131,7 +131,7 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
                                    const kernels::KernelChoice& choice) {
   using T = typename P::Compute;
   const architecture::RankSizes& n = plans.front().sizes;
-  std::int64_t attention = 0;
+  std::int64_t attention = 0, gathered = n.hidden;
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
   for (const BlockPlan& plan : plans) {
@@ -140,11 +140,13 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
         attention = std::max(attention, kernels::attention_workspace_elements<T>(
                                             choice, attention_shape(n, m, op.window)));
     transient = std::max(transient, plan.program.transient_bytes);
+    gathered = std::max(gathered, architecture::gathered_columns(plan.description, n));
     codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));
     adapters.include(architecture::adapter_scratch(plan.description, n, m.adapter));
   }
   BlockScratch<P> scratch;
-  if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
+  scratch.tokens = n.tokens;
+  if (n.cuts_tokens) scratch.gathered = arena.take<T>(n.tokens * gathered);
   if (n.context_ranks > 1)
     scratch.ring = {arena.take<T>(n.ring_values()),
                     arena.take<Accumulate<T>>(n.ring_sums(training, is_narrow<T>))};

@@ -43,9 +43,9 @@ void EmbeddingOperation<P>::forward(const PassArguments<P>& c, const BlockOperat
   const View2<T> x = c.values.matrix(this->op_.output);
   const std::int64_t first_row = axis_.rows().offset;
   if (is_split()) {
-    kernels::embedding_lookup<T>(c.handle, axis_.partial(c.scratch.all, x), ids(c), table_,
+    kernels::embedding_lookup<T>(c.handle, axis_.partial(c.scratch.all(x), x), ids(c), table_,
                                  first_id_);
-    axis_.reduce(c.handle, x, c.scratch.all, "embedding, forward");
+    axis_.reduce(c.handle, x, c.scratch.all(x), "embedding, forward");
     scale(c, x);
   } else if (field_) {
     kernels::add_segments<T>(c.handle, x, table_, ids(c), first_row);
@@ -63,8 +63,8 @@ void EmbeddingOperation<P>::backward_weight(const PassArguments<P>& c) const {
   if (is_split()) {
     scale(c, dx);
     kernels::embedding_lookup_backward<T>(
-        c.handle, dtable_, axis_.gather(c.handle, c.scratch.all, dx, "embedding, backward"), ids(c),
-        first_id_);
+        c.handle, dtable_, axis_.gather(c.handle, c.scratch.all(dx), dx, "embedding, backward"),
+        ids(c), first_id_);
   } else if (field_) {
     kernels::segments_backward<T>(c.handle, dtable_, dx, ids(c), first_row);
   } else if (const auto positions = own_positions(c); positions.data() != nullptr) {

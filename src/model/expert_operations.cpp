@@ -13,49 +13,65 @@ namespace trireme::model {
 
 namespace choice = architecture::choice;
 
-// ---- router
+// ---- products of rows
 
 template <class P>
-RouterOperation<P>::RouterOperation(const architecture::Operation& op,
-                                    const OperationPlace<P>& place)
+RowProductOperation<P>::RowProductOperation(const architecture::Operation& op,
+                                            const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       linear_(place.parameters, place.array(op.arrays.front().name),
               op.bias().empty() ? "" : place.array(op.bias()), op.arrays.front().shape[0],
-              op.arrays.front().shape[1]) {}
+              op.arrays.front().shape[1]),
+      is_wide_(place.plan.description.tensors[architecture::at(op.output)].numbers ==
+               architecture::Numbers::accumulate) {}
 
 template <class P>
-void RouterOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+void RowProductOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  if (!is_wide_)
+    return linear_.forward(c.handle, c.values.matrix(this->op_.output),
+                           c.values.matrix(this->op_.input()));
   kernels::linear_forward_wide<T>(c.handle, c.values.sums(this->op_.output),
                                   c.values.matrix(this->op_.input()), linear_.w, linear_.b);
 }
 
 template <class P>
-void RouterOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
-                                        bool) const {
+void RowProductOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                            bool) const {
   linear_.backward_input(c.handle, c.values.gradient(this->op_.input()),
                          c.values.gradient(this->op_.output));
 }
 
 template <class P>
-void RouterOperation<P>::backward_weight(const PassArguments<P>& c) const {
+void RowProductOperation<P>::backward_weight(const PassArguments<P>& c) const {
   linear_.backward_weight(c.handle, c.values.gradient(this->op_.output),
                           c.values.matrix(this->op_.input()));
 }
 
 // ---- choice
 
+namespace {
+
+kernels::ExpertChoice choice_of(const deck::ExpertsConfig& e) {
+  return {e.active, e.normalised, e.score == ExpertScore::sigmoid,
+          e.scale,  e.groups,     e.active_groups};
+}
+
+}  // namespace
+
 template <class P>
 ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       axis_(place.axis),
-      choice_{place.model().experts.active, place.model().experts.normalised},
+      choice_(choice_of(place.model().experts)),
       held_(place.parameters.shard().part(place.model().experts.number)),
       experts_(place.model().experts),
       sequence_(place.model().sequence) {
   const auto sum_of = [&](std::string_view loss) {
     return architecture::objective_of(place.model()).loss_sum(loss) + place.layer();
   };
+  if (!op.arrays.empty())
+    bias_ = place.parameters.weight(place.array(op.arrays.front().name), experts_.number);
   if (experts_.balances()) balance_sum_ = sum_of(architecture::balance_loss);
   if (experts_.limits_logits()) z_sum_ = sum_of(architecture::router_z_loss);
 }
@@ -73,7 +89,7 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
                                          logits);
   if (scores.data() != logits.data())
     kernels::copy<A>(c.handle, flat(scores), flat<const A>(logits));
-  kernels::choose_experts<A>(c.handle, own, scores, choice_);
+  kernels::choose_experts<A, T>(c.handle, own, scores, bias_, choice_);
   axis_.gather(c.handle, routes, own, "experts, choices, forward");
   kernels::order_routes<A>(c.handle,
                            flat(v.template numbers<std::int32_t>(this->op_.saved[choice::order])),
@@ -104,7 +120,7 @@ void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<
                           (static_cast<double>(experts_.active) * S * S);
     kernels::balance_experts<A>(c.handle, rows, dlogits, scores, counts,
                                 {axis_.rows().offset, v.sizes().sequence}, factor,
-                                {weight, c.context.loss_scale});
+                                {weight, c.context.loss_scale}, choice_.sigmoid);
     add_sum(c, rows, balance_sum_);
   }
   if (z_sum_ < 0) return;
@@ -199,8 +215,8 @@ void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, cons
     product(e);
     kernels::add_routed<T>(c.handle, sums, e.rows, e.order, active_);
   });
-  kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all, to), sums);
-  axis_.reduce(c.handle, to, c.scratch.all, what.c_str());
+  kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all(to), to), sums);
+  axis_.reduce(c.handle, to, c.scratch.all(to), what.c_str());
 }
 
 template <class P>
@@ -213,7 +229,7 @@ void ExpertProductOperation<P>::forward(const PassArguments<P>& c, const BlockOp
       if (weighs_bias())
         kernels::add_weighed_bias<T>(c.handle, e.rows, e.bias, weights(c), e.order);
     });
-  const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
+  const View2<T> all = axis_.gather(c.handle, c.scratch.all(x), x, input_forward_.c_str());
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
     kernels::linear_forward<T>(c.handle, part(y, e.routed), e.rows, e.weights, e.bias);
@@ -250,7 +266,7 @@ void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const
   const View2<T> dy = c.values.gradient(this->op_.output);
   const bool outputs = this->op_.cut == architecture::Cut::outputs;
   const View2<T> by_token =
-      outputs ? axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()) : dy;
+      outputs ? axis_.gather(c.handle, c.scratch.all(x), x, input_again_.c_str()) : dy;
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, by_token, e.order, active_);
     kernels::linear_backward_weight<T>(
@@ -361,7 +377,7 @@ std::optional<Evaluations> ExpertActivationOperation<P>::evaluations(
 }
 
 #define TRIREME_INSTANTIATE(P)              \
-  template class RouterOperation<P>;        \
+  template class RowProductOperation<P>;    \
   template class ChoiceOperation<P>;        \
   template class GateOperation<P>;          \
   template class AddOperation<P>;           \

@@ -96,7 +96,7 @@ void LogitsOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   View2<T> y = c.values.matrix(this->op_.input());
   if (c.decoding != nullptr) return compute(c.handle, c.decoding->logits, y);
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
-  if (gathers_) y = axis_.gather(c.handle, c.scratch.all, y, "logits, forward");
+  if (gathers_) y = axis_.gather(c.handle, c.scratch.all(y), y, "logits, forward");
   const bool trains = !c.context.evaluates();
   visit_blocks(c, y, rows_.counted_targets(c), loss, [&](const Block& b) {
     compute(c.handle, b.logits, b.y);
@@ -117,7 +117,7 @@ void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
   const View2<T> dy = c.values.matrix(this->op_.input());
   if (gradient_ != HeadGradient::with_losses) {
     const View2<T> y =
-        gathers_ ? axis_.gather(c.handle, c.scratch.all, dy, "logits, backward") : dy;
+        gathers_ ? axis_.gather(c.handle, c.scratch.all(dy), dy, "logits, backward") : dy;
     visit_blocks(c, y, extent(y, 0), loss, [&](const Block& b) {
       if (gradient_ == HeadGradient::again) {
         compute(c.handle, b.logits, b.y);
@@ -127,7 +127,7 @@ void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
     });
   }
   if (gathers_)
-    axis_.reduce(c.handle, dy, c.scratch.all, "logits, backward");
+    axis_.reduce(c.handle, dy, c.scratch.all(dy), "logits, backward");
   else
     axis_.sum(c.handle, dy, "logits, backward");
 }

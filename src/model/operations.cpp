@@ -10,12 +10,26 @@ namespace trireme::model {
 
 // ---- norm
 
+namespace {
+
+/// LayerNorm if means are saved, otherwise RMSNorm.
+template <class P>
+Norm<P> make_norm(const architecture::Operation& op, const OperationPlace<P>& place) {
+  const std::string name = place.array(op.name);
+  const std::int64_t columns = op.arrays.front().shape.front();
+  const double epsilon = op.epsilon > 0 ? op.epsilon : place.model().norm_epsilon;
+  if (op.saved.size() == 2) return LayerNorm<P>(place.parameters, name, columns, epsilon);
+  return RmsNorm<P>(place.parameters, name, columns, epsilon, place.model().gain_offset());
+}
+
+}  // namespace
+
 template <class P>
 NormOperation<P>::NormOperation(const architecture::Operation& operation,
                                 const OperationPlace<P>& place)
     : BlockOperation<P>(operation),
       axis_(place.axis),
-      norm_(make_norm(place.parameters, place.array(operation.name), place.model())),
+      norm_(make_norm(operation, place)),
       is_shared_(is_shared(place.plan.description, operation.input())) {}
 
 template <class P>
@@ -240,14 +254,14 @@ void LinearOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   const View2<T> x = c.values.matrix(this->op_.input());
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
-    const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
+    const View2<T> all = axis_.gather(c.handle, c.scratch.all(x), x, input_forward_.c_str());
     add_product(c, y, all, true);
     return;
   }
   // Only rank 0 adds the bias to its partial sums.
-  const View2<T> sum = axis_.partial(c.scratch.all, y);
+  const View2<T> sum = axis_.partial(c.scratch.all(y), y);
   add_product(c, sum, x, axis_.rank() == 0);
-  axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
+  axis_.reduce(c.handle, y, c.scratch.all(y), output_forward_.c_str());
 }
 
 template <class P>
@@ -266,9 +280,9 @@ void LinearOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> dx = c.values.gradient(this->op_.input());
-    const View2<T> sum = axis_.partial(c.scratch.all, dx);
+    const View2<T> sum = axis_.partial(c.scratch.all(dx), dx);
     add_input_gradient(c, sum, dy);
-    return axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
+    return axis_.reduce(c.handle, dx, c.scratch.all(dx), input_backward_.c_str());
   }
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
@@ -304,7 +318,7 @@ void LinearOperation<P>::backward_weight(const PassArguments<P>& c) const {
   if (this->op_.cut == architecture::Cut::outputs) {
     if (!reads) return linear_.backward_bias(c.handle, dy);
     // Only this rank's rows of x are kept.
-    const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str());
+    const View2<T> all = axis_.gather(c.handle, c.scratch.all(x), x, input_again_.c_str());
     if (!scales()) {
       linear_.backward_weight(c.handle, dy, all, fp8(c));
       if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, all);
@@ -352,7 +366,7 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
     case OperationKind::cross_entropy:
       return std::make_unique<CrossEntropyOperation<P>>(op, place);
     case OperationKind::router:
-      return std::make_unique<RouterOperation<P>>(op, place);
+      return std::make_unique<RowProductOperation<P>>(op, place);
     case OperationKind::choice:
       return std::make_unique<ChoiceOperation<P>>(op, place);
     case OperationKind::expert_product:
@@ -363,6 +377,12 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<GateOperation<P>>(op, place);
     case OperationKind::add:
       return std::make_unique<AddOperation<P>>(op, place);
+    case OperationKind::row_product:
+      return std::make_unique<RowProductOperation<P>>(op, place);
+    case OperationKind::join_heads:
+      return std::make_unique<JoinHeadsOperation<P>>(op, place);
+    case OperationKind::take_values:
+      return std::make_unique<TakeValuesOperation<P>>(op, place);
   }
   return {};
 }

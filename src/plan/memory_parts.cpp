@@ -56,7 +56,8 @@ Bytes layer_bytes(const TypedSizes& s, const deck::ModelConfig& model,
   Bytes gathered = 0;
   for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
-      gathered += (s.tokens - s.rows) * s.hidden * s.element;
+      gathered += (s.tokens - s.rows) *
+                  columns_of(layer.tensors[architecture::at(op.input())].columns, s) * s.element;
   const auto kept = static_cast<double>(program.kept_bytes + program.work_bytes);
   return static_cast<Bytes>(software.activation_ratio * kept) +
          (software.keeps_gathered ? gathered : 0) +
@@ -77,8 +78,8 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
            (split_backward ? at(Home::split, part) : 0);
   };
   ActivationSizes parts;
-  const Bytes residual = aligned(s.rows * s.hidden * s.element);    // [R, D]
-  const Bytes gathered = aligned(s.tokens * s.hidden * s.element);  // [T, D]
+  const Bytes residual = aligned(s.rows * s.hidden * s.element);  // [R, D]
+  std::int64_t gathered = s.hidden;                               // columns
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
   const auto programs = layer_programs(config, a, shard, split_backward, machine);
@@ -89,6 +90,7 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
     for (const architecture::ScaledProduct& product : architecture::scaled_products(layer, s))
       bytes.scales += 2 * aligned(product.outputs * s.accumulate);
     transient = std::max(transient, program.transient_bytes);
+    gathered = std::max(gathered, architecture::gathered_columns(layer, s));
     codes = std::max(codes, architecture::fp8_code_bytes(layer, s));
     adapters.include(architecture::adapter_scratch(layer, s, a.model.adapter));
   }
@@ -100,7 +102,8 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
   parts.head = slot(head);
   if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
   const std::int64_t losses = architecture::objective_of(a.model).loss_sums();
-  parts.scratch = aligned(losses * 8) + (s.cuts_tokens ? gathered : 0) +
+  parts.scratch = aligned(losses * 8) +
+                  (s.cuts_tokens ? aligned(s.tokens * gathered * s.element) : 0) +
                   attention_work(s, config, machine) + transient + 2 * residual;  // output and dx
   parts.scratch += 2 * aligned(s.tokens * adapters.rows * s.element) +
                    aligned(s.tokens * adapters.columns * s.element) +

@@ -31,6 +31,16 @@ deck::ModelConfig small(Family family) {
   m.feed_forward = 112;
   m.sequence = 16;
   m.vocabulary = 64;
+  if (m.has_latent_attention()) {
+    m.key_value_heads = 6;
+    m.key_value_rank = 12;
+    m.query_rank = 18;
+    m.rotary_size = 4;
+    m.value_size = 6;
+    m.experts.groups = m.experts.active_groups = 1;
+    m.experts.first_layer = 0;
+    m.experts.shared_feed_forward = 40;
+  }
   if (m.experts.present()) {
     m.experts.number = 5;
     m.experts.active = 2;
@@ -178,9 +188,10 @@ BlockProgram expect_every_read_is_of_its_value(const BlockDescription& layer, co
 }
 
 constexpr std::array all_families{
-    Family::gpt,     Family::llama,     Family::bert,   Family::qwen2,     Family::qwen3,
-    Family::mistral, Family::gemma,     Family::gemma2, Family::gemma3,    Family::olmo2,
-    Family::mixtral, Family::qwen3_moe, Family::olmoe,  Family::qwen2_moe, Family::gpt_oss};
+    Family::gpt,    Family::llama,     Family::bert,    Family::qwen2,
+    Family::qwen3,  Family::mistral,   Family::gemma,   Family::gemma2,
+    Family::gemma3, Family::olmo2,     Family::mixtral, Family::qwen3_moe,
+    Family::olmoe,  Family::qwen2_moe, Family::gpt_oss, Family::deepseek_v3};
 
 TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {
@@ -311,8 +322,9 @@ TEST(BlockProgram, FullRecomputationOmitsOnlyTheLastProduct) {
     // A norm reads the last product.
     const bool normed =
         m.norm_placement == NormPlacement::sandwich || m.norm_placement == NormPlacement::output;
-    const std::int64_t inner =
-        m.experts.present() ? m.experts.active * m.experts.feed_forward : m.feed_forward;
+    const std::int64_t inner = m.experts.present() ? m.experts.active * m.experts.feed_forward +
+                                                         m.experts.shared_feed_forward
+                                                   : m.feed_forward;
     const double down = normed ? 0 : static_cast<double>(inner * m.hidden);
     EXPECT_DOUBLE_EQ(products_again(layer, whole.backward, m), all - down) << name_of(family);
     const BlockProgram none = lower(layer, sizes_of_two_samples(m),

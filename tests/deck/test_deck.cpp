@@ -165,12 +165,27 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     e.first_layer %= m.layers;
     e.shared_feed_forward %= 500;
     e.shared_gate = e.shared_gate && e.shared_feed_forward > 0;
+    e.groups = e.active_groups = 1;
+    if (e.number % 3 == 0 && e.number > 3 && e.active <= e.number / 3 * 2) e.groups = 3;
+    if (e.groups == 3) e.active_groups = 2;
+    if (e.score == ExpertScore::sigmoid) e.z_weight = 0;
     if (!e.present()) e = {.feed_forward = m.feed_forward};
     if (e.present() && m.biases == Biases::all) m.biases = Biases::none;
     if (m.rope_scaling != RotaryScalingKind::none) {
       m.rope_scaling = RotaryScalingKind::linear;
       m.positions = Positions::rotary;
     }
+    m.rope_mscale = m.rope_mscale_all = 0;  // they need yarn
+    m.query_rank %= 1000;
+    m.rotary_size = 2 * (m.rotary_size % (m.head_size() / 2 + 1));
+    m.value_size %= m.head_size() + 1;
+    if (m.positions != Positions::rotary || m.query_key_norm != QueryKeyNorm::none ||
+        m.biases != Biases::none || m.window > 0 ||
+        deck.config.optimizer.kind == OptimizerKind::muon ||
+        deck.config.precision.products == Products::fp8)
+      m.key_value_rank = 0;
+    if (!m.has_latent_attention()) m.query_rank = m.rotary_size = m.value_size = 0;
+    m.rope_interleaved = m.rope_interleaved && m.has_latent_attention();
     if (!m.causal()) m.window = 0;
     if (!m.causal()) m.objective = Objective::masked_token;
     if (m.norm != NormKind::rms) m.zero_centered_gains = false;

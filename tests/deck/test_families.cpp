@@ -10,9 +10,14 @@
 namespace trireme::deck {
 namespace {
 
-ModelConfig model_of(Family family, std::vector<std::string> overrides = {}) {
-  overrides.push_back(text("model.family=", name_of(family)));
-  return parse_deck(example, "a.toml", overrides).config.model;
+/// Sizes that the presets of all families fit.
+Config config_of(Family family, std::vector<std::string> overrides = {}) {
+  overrides.insert(overrides.end(), {text("model.family=", name_of(family)), "model.layers=4",
+                                     "model.head_size=192"});
+  return parse_deck(example, "a.toml", overrides).config;
+}
+ModelConfig model_of(Family family, const std::vector<std::string>& overrides = {}) {
+  return config_of(family, overrides).model;
 }
 
 /// Properties of the published models of a family.
@@ -37,6 +42,8 @@ struct Published {
   double logit_softcap = 0;
   ExpertsConfig experts = {};
   bool sinks = false;
+  /// key_value_rank, query_rank, rotary_size and value_size of latent attention.
+  std::array<std::int64_t, 4> latent = {};
 };
 
 constexpr auto pre = NormPlacement::pre;
@@ -141,6 +148,28 @@ constexpr Published published[] = {
      .full_attention_every = 2,
      .experts = {.number = 128, .active = 4},
      .sinks = true},
+    {.family = Family::deepseek_v3,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-6,
+     .query_key_norm = without,
+     .positions = rotary,
+     .theta = 1e4,
+     .activation = swiglu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::none,
+     .mask = causal,
+     .window = 0,
+     .objective = next,
+     .experts = {.number = 256,
+                 .active = 8,
+                 .first_layer = 3,
+                 .score = ExpertScore::sigmoid,
+                 .scale = 2.5,
+                 .groups = 8,
+                 .active_groups = 4,
+                 .choice_bias = true},
+     .latent = {512, 1536, 64, 128}},
 };
 
 TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
@@ -168,9 +197,11 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
     EXPECT_EQ(m.attention_softcap, p.attention_softcap);
     EXPECT_EQ(m.logit_softcap, p.logit_softcap);
     EXPECT_EQ(m.attention_sinks, p.sinks);
+    EXPECT_EQ((std::array{m.key_value_rank, m.query_rank, m.rotary_size, m.value_size}), p.latent);
+    EXPECT_EQ(m.rope_interleaved, p.latent[0] > 0);
     ExpertsConfig experts = p.experts;
     experts.feed_forward = m.feed_forward;
-    if (experts.shared_gate) experts.shared_feed_forward = m.feed_forward;
+    if (experts.shared_gate || p.latent[0] > 0) experts.shared_feed_forward = m.feed_forward;
     experts.balance = experts.present() ? ExpertBalance::sequence : ExpertBalance::none;
     EXPECT_EQ(m.experts, experts);
   }
@@ -218,13 +249,16 @@ TEST(Families, ADeckOverridesAnySingleProperty) {
          {"norm", "norm_placement", "norm_epsilon", "query_key_norm", "positions", "rope_theta",
           "activation", "gelu", "biases", "mask", "window", "objective"}) {
       const Key& key = *find_key("model", name);
-      Config expected =
-          parse_deck(example, "a.toml", {text("model.family=", name_of(p.family))}).config;
+      Config expected = config_of(p.family);
       const Value value = another(key, key.load(expected));
       key.store(expected, value);
       ModelConfig& m = expected.model;
       drop_excluded(m);
       if (!m.causal() && (m.window > 0 || !m.predicts_masked_tokens())) continue;  // contradictory
+      if (m.has_latent_attention() &&
+          (m.positions != Positions::rotary || m.query_key_norm != QueryKeyNorm::none ||
+           m.biases != Biases::none || m.window > 0))
+        continue;
       EXPECT_EQ(model_of(p.family, {text("model.", name, "=", literal(key, value))}), m)
           << name_of(p.family) << " " << name;
     }

@@ -66,7 +66,8 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
   std::set<std::string> expected{
       "data.class_token",     "data.separator_token",        "data.mask_token",
       "experts.number",       "experts.shared_feed_forward", "experts.shared_gate",
-      "experts.feed_forward", "experts.first_layer",         "experts.every"};
+      "experts.feed_forward", "experts.first_layer",         "experts.every",
+      "experts.score",        "experts.choice_bias"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
         key.name != "sequence" && !scales_rotary(key))
@@ -82,7 +83,8 @@ TEST(Table, RecordsWhichKeysChangeResults) {
                                  "experts.balance",      "experts.balance_weight",
                                  "experts.z_weight"};
   std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
-  std::set<std::string> function{"experts.active", "experts.normalised"};
+  std::set<std::string> function{"experts.active", "experts.normalised", "experts.scale",
+                                 "experts.groups", "experts.active_groups"};
   for (const Key& key : keys()) {
     if (key.section == "optimizer" || key.section == "local") training.insert(key.full_name());
     if (key.section == "precision" && !training.contains(key.full_name()))

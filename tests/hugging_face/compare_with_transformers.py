@@ -23,7 +23,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
-                          Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
+                          DeepseekV3Config, DeepseekV3ForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
@@ -68,6 +68,13 @@ MODELS = {
     "olmoe, untied": 'family = "olmoe"\nkey_value_heads = 3\ntied_embeddings = false\n[experts]\nnumber = 5\nactive = 2',
     "gpt_oss, a window": 'family = "gpt_oss"\nkey_value_heads = 3\nwindow = 17\nactivation_limit = 2.0\n'
                          'tied_embeddings = false\n[experts]\nnumber = 5\nactive = 2',
+    "deepseek_v3, yarn": 'family = "deepseek_v3"\nhead_size = 28\nkey_value_rank = 19\nquery_rank = 25\nrotary_size = 10\n'
+                         'value_size = 15\nrope_scaling = "yarn"\nrope_factor = 4.0\nrope_original_sequence = 16\nrope_mscale = 1.0\n'
+                         'rope_mscale_all = 0.5\ntied_embeddings = false\n[experts]\nnumber = 6\nactive = 2\nfeed_forward = 24\n'
+                         'shared_feed_forward = 48\ngroups = 3\nactive_groups = 2\nfirst_layer = 1',
+    "deepseek_v3, queries in one product, tied": 'family = "deepseek_v3"\nhead_size = 32\nkey_value_rank = 19\nquery_rank = 0\n'
+                         'rotary_size = 12\nvalue_size = 32\nrope_interleaved = false\n[experts]\nnumber = 6\nactive = 3\n'
+                         'feed_forward = 24\ngroups = 1\nactive_groups = 1\nfirst_layer = 0\nnormalised = false',
 }
 BERTS = {
     "bert, tied": 'family = "bert"',
@@ -156,6 +163,9 @@ def come_in(bench, number, name, model, has_loss):
         for parameter, p in model.named_parameters():
             gain = "norm" in parameter.lower() or ".ln_" in parameter
             p.copy_(torch.randn(p.shape) * 0.1 + (1 if gain and parameter.endswith("weight") else 0))
+        for buffer, b in model.named_buffers():
+            if buffer.endswith("e_score_correction_bias"):
+                b.copy_(torch.rand(b.shape) * 0.3)
     model = model.eval()
     for folder, size in ((f"theirs{number}", "1TB"), (f"theirs{number}s", "200KB")):
         model.save_pretrained(bench.folder / folder, max_shard_size=size)
@@ -205,6 +215,14 @@ def causal_models():
     yield "qwen3_moe, a window", Qwen3MoeForCausalLM(Qwen3MoeConfig(use_sliding_window=True, sliding_window=17, **qwen3))
     yield "olmoe", OlmoeForCausalLM(OlmoeConfig(**experts))
     yield "gpt_oss, yarn", GptOssForCausalLM(GptOssConfig(sliding_window=17, head_dim=32, swiglu_limit=2.0, **experts))
+    latent = dict(llama, num_key_value_heads=6, kv_lora_rank=19, q_lora_rank=25, qk_rope_head_dim=10, qk_nope_head_dim=18,
+                  v_head_dim=15, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, moe_intermediate_size=24,
+                  n_shared_experts=2, first_k_dense_replace=1)
+    yarn = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=0.5)
+    yield "deepseek_v3, yarn", DeepseekV3ForCausalLM(DeepseekV3Config(rope_parameters=yarn, **latent))
+    yield "deepseek_v3, queries in one product, tied", DeepseekV3ForCausalLM(DeepseekV3Config(
+        **dict(latent, q_lora_rank=None, rope_interleave=False, tie_word_embeddings=True, n_group=1, topk_group=1,
+               first_k_dense_replace=0, norm_topk_prob=False)))
     yield "olmoe, normalised", OlmoeForCausalLM(OlmoeConfig(norm_topk_prob=True, **experts))
 
 

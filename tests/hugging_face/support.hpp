@@ -61,6 +61,20 @@ inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
     m.experts.feed_forward = 40;
     m.experts.shared_feed_forward = 17;
   }
+  if (family == Family::deepseek_v3) {
+    m.key_value_heads = 6;
+    m.explicit_head_size = 28;
+    m.key_value_rank = 19;
+    m.query_rank = 25;
+    m.rotary_size = 10;
+    m.value_size = 15;
+    m.experts.number = 6;
+    m.experts.feed_forward = 40;
+    m.experts.shared_feed_forward = 80;
+    m.experts.groups = 3;
+    m.experts.active_groups = 2;
+    m.experts.first_layer = 1;
+  }
   if (family == Family::qwen3_moe) {
     m.experts.feed_forward = 40;
     m.experts.first_layer = 1;

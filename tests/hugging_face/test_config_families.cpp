@@ -220,6 +220,187 @@ TEST(ConfigFamilies, GptOssAcceptsPublishedMembersAndRejectsOthers) {
     expect_mentions(refusal(gpt_oss(members)), {"here/config.json", message});
 }
 
+/// A deepseek_v3 with 4 layers, and otherwise the required keys only.
+std::string deepseek(const std::string& more = "") {
+  std::string out = as("deepseek_v3", more);
+  out.replace(out.find("value_heads\": 3"), 15, "value_heads\": 6");
+  out.replace(out.find("layers\": 2"), 10, "layers\": 4");
+  return out;
+}
+
+TEST(ConfigFamilies, DeepseekV3HasTheDefaultsOfItsClass) {
+  const deck::ModelConfig m = parse_config(deepseek(), "c").model;
+  EXPECT_EQ(m.family, Family::deepseek_v3);
+  EXPECT_EQ(m.key_value_rank, 512);
+  EXPECT_EQ(m.query_rank, 1536);
+  EXPECT_EQ(m.head_size(), 192);
+  EXPECT_EQ(m.rotary_size, 64);
+  EXPECT_EQ(m.value_size, 128);
+  EXPECT_TRUE(m.rope_interleaved);
+  EXPECT_EQ(m.rope_theta, 10000);
+  EXPECT_EQ(m.rope_scaling, RotaryScalingKind::none);
+  EXPECT_EQ(m.norm_epsilon, 1e-6);
+  EXPECT_FALSE(m.tied_embeddings);
+  EXPECT_EQ(m.feed_forward, 333);
+  deck::ExpertsConfig experts{256, 8, 2048, true, 3, 1, ExpertBalance::sequence};
+  experts.score = ExpertScore::sigmoid;
+  experts.scale = 2.5;
+  experts.groups = 8;
+  experts.active_groups = 4;
+  experts.choice_bias = true;
+  experts.shared_feed_forward = 2048;
+  EXPECT_EQ(m.experts, experts);
+  std::string silent = deepseek();
+  silent.replace(silent.find("\"num_key_value_heads\": 6,"), 25, "");
+  expect_mentions(refusal(silent), {"num_key_value_heads = 128, expected num_attention_heads = 6"});
+}
+
+TEST(ConfigFamilies, DeepseekV3KeysAreWrittenAndReadBack) {
+  deck::ModelConfig model = odd_llama(false, Family::deepseek_v3);
+  for (const bool plain : {false, true}) {
+    if (plain) {
+      model.query_rank = 0;
+      model.rope_interleaved = false;
+      model.value_size = model.explicit_head_size;
+      model.experts.groups = model.experts.active_groups = 1;
+      model.experts.normalised = false;
+      model.experts.scale = 1.5;
+      model.experts.first_layer = 0;
+      model.experts.shared_feed_forward = 40;
+    }
+    const json file = json::parse(config_text(model, DType::fp32, {}));
+    EXPECT_EQ(file["architectures"], json::array({"DeepseekV3ForCausalLM"}));
+    const json expected{{"kv_lora_rank", 19},
+                        {"q_lora_rank", plain ? json() : json(25)},
+                        {"qk_nope_head_dim", 18},
+                        {"qk_rope_head_dim", 10},
+                        {"v_head_dim", plain ? 28 : 15},
+                        {"head_dim", 10},
+                        {"qk_head_dim", 28},
+                        {"rope_interleave", !plain},
+                        {"intermediate_size", 333},
+                        {"moe_intermediate_size", 40},
+                        {"n_routed_experts", 6},
+                        {"n_shared_experts", plain ? 1 : 2},
+                        {"num_experts_per_tok", 2},
+                        {"n_group", plain ? 1 : 3},
+                        {"topk_group", plain ? 1 : 2},
+                        {"routed_scaling_factor", plain ? 1.5 : 2.5},
+                        {"norm_topk_prob", !plain},
+                        {"first_k_dense_replace", plain ? 0 : 1},
+                        {"num_nextn_predict_layers", 0},
+                        {"attention_bias", false}};
+    for (const auto& [name, value] : expected.items()) EXPECT_EQ(file[name], value) << name;
+    EXPECT_TRUE(file.contains("q_lora_rank")) << "missing means 1536";
+    EXPECT_FALSE(file.contains("num_local_experts"));
+    EXPECT_FALSE(file.contains("scoring_func"));
+    EXPECT_EQ(parse_config(file.dump(), "c").model, model);
+    const auto deck = deck_of(model_toml(file_of(model)));
+    EXPECT_EQ(deck.config.model, model);
+    EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+    EXPECT_EQ(message_of([&] { expect_same_model(file_of(model), deck); }), "no error");
+  }
+  auto other = deck_of(model_toml(file_of(model)));
+  other.config.model.query_rank = 25;
+  other.config.model.rotary_size = 12;
+  other.config.model.experts.groups = 3;
+  expect_mentions(message_of([&] { expect_same_model(file_of(model), other); }),
+                  {"q_lora_rank = null, but the deck has [model] query_rank",
+                   "qk_nope_head_dim = 18, but the deck has [model] head_size",
+                   "qk_rope_head_dim = 10, but the deck has [model] rotary_size",
+                   "n_group = 1, but the deck has [experts] groups"});
+}
+
+TEST(ConfigFamilies, DeepseekV3AcceptsPublishedMembers) {
+  for (const char* members :
+       {R"("scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1)",
+        R"("ep_size": 1, "num_nextn_predict_layers": 1, "num_mtp_layers": 1)",
+        R"("aux_loss_alpha": 0.001, "seq_aux": true, "pretraining_tp": 1)",
+        R"("head_dim": 64, "qk_head_dim": 192)", R"("quantization_config": null)",
+        R"("auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config",
+           "AutoModel": "modeling_deepseek.DeepseekV3Model",
+           "AutoModelForCausalLM": "x/y--modeling_deepseek.DeepseekV3ForCausalLM"})"}) {
+    EXPECT_EQ(refusal(deepseek(members)), "no error") << members;
+    EXPECT_TRUE(parse_config(deepseek(members), "c").unknown.empty()) << members;
+  }
+  const auto read = [](const char* members) { return parse_config(deepseek(members), "c").model; };
+  EXPECT_EQ(read(R"("q_lora_rank": null)").query_rank, 0);
+  EXPECT_EQ(read(R"("qk_nope_head_dim": 17, "v_head_dim": 80)").head_size(), 81);
+  EXPECT_EQ(read(R"("num_local_experts": 16)").experts.number, 16);
+  EXPECT_EQ(read(R"("num_local_experts": 16, "n_routed_experts": 16)").experts.number, 16);
+  EXPECT_EQ(
+      read(R"("n_shared_experts": 2, "moe_intermediate_size": 9)").experts.shared_feed_forward, 18);
+}
+
+TEST(ConfigFamilies, DeepseekV3RejectsOtherModels) {
+  for (const auto& [members, message] :
+       {std::pair(R"("n_group": 7)", "n_group = 7, expected a divisor of n_routed_experts = 256"),
+        {R"("n_group": 256)", "n_group = 256, expected at most n_routed_experts / 2 = 128"},
+        {R"("topk_group": 9)", "topk_group = 9, expected at most n_group = 8"},
+        {R"("topk_group": 1, "num_experts_per_tok": 33)",
+         "num_experts_per_tok = 33, expected at most the 32 experts of topk_group = 1 groups"},
+        {R"("n_routed_experts": 16, "num_experts_per_tok": 17)",
+         "num_experts_per_tok = 17, expected at most n_routed_experts = 16"},
+        {R"("n_routed_experts": 16, "num_local_experts": 32)",
+         "n_routed_experts = 16, but num_local_experts = 32, expected equal values"},
+        {R"("first_k_dense_replace": 4)",
+         "first_k_dense_replace = 4, expected less than num_hidden_layers = 4"},
+        {R"("first_k_dense_replace": -1)",
+         "first_k_dense_replace = -1, expected a whole number from 0 to num_hidden_layers - 1"},
+        {R"("qk_rope_head_dim": 63)", "qk_rope_head_dim = 63, expected an even number"},
+        {R"("v_head_dim": 193)",
+         "v_head_dim = 193, expected at most qk_nope_head_dim + qk_rope_head_dim = 192"},
+        {R"("head_dim": 192)", "head_dim = 192, expected 64"},
+        {R"("attention_bias": true)", "attention_bias = true, expected false"},
+        {R"("hidden_act": "gelu")", "hidden_act = \"gelu\", expected \"silu\""},
+        {R"("n_shared_experts": 0)", "n_shared_experts = 0, expected a whole number from 1"},
+        {R"("moe_intermediate_size": 0)", "moe_intermediate_size = 0, expected a whole number"},
+        {R"("q_lora_rank": 0)", "q_lora_rank = 0, expected a whole number from 1"},
+        {R"("q_lora_rank": "x")", "or null"},
+        {R"("routed_scaling_factor": 0)", "routed_scaling_factor = 0, expected a number above 0"},
+        {R"("norm_topk_prob": 1)", "norm_topk_prob = 1, expected true or false"},
+        {R"("scoring_func": "softmax")", "scoring_func = \"softmax\", expected \"sigmoid\""},
+        {R"("topk_method": "greedy")", "topk_method = \"greedy\", expected \"noaux_tc\""},
+        {R"("moe_layer_freq": 2)", "moe_layer_freq = 2, expected 1"},
+        {R"("quantization_config": {"quant_method": "fp8", "fmt": "e4m3"})",
+         R"(quantization_config = {"fmt":"e4m3","quant_method":"fp8"}, expected null)"},
+        {R"("auto_map": {"AutoModelForCausalLM": "modeling_other.DeepseekV3ForCausalLM"})",
+         "expected no program for the model other than DeepSeek's"},
+        {R"("rope_scaling": {"type": "linear", "factor": 2, "mscale_all_dim": 1})",
+         R"(rope_scaling.mscale_all_dim = 1, expected 0 unless rope_type is "yarn")"}})
+    expect_mentions(refusal(deepseek(members)), {"here/config.json", message});
+  const std::string one = refusal(deepseek(R"("qk_nope_head_dim": 0)"));
+  expect_mentions(one, {"qk_nope_head_dim = 0, expected a whole number from 1"});
+  EXPECT_EQ(one.find("v_head_dim"), std::string::npos) << one;
+  std::string fewer = deepseek();
+  fewer.replace(fewer.find("value_heads\": 6"), 15, "value_heads\": 3");
+  expect_mentions(refusal(fewer), {"num_key_value_heads = 3, expected num_attention_heads = 6"});
+}
+
+TEST(ConfigFamilies, DeepseekV3RejectsDecksThatItsClassCannotExpress) {
+  const auto error = [](const std::function<void(deck::ModelConfig&)>& change) {
+    auto deck = deck_of(model_toml(file_of(odd_llama(false, Family::deepseek_v3))));
+    change(deck.config.model);
+    return message_of([&] { expect_exportable(deck); });
+  };
+  EXPECT_EQ(error([](auto&) {}), "no error");
+  EXPECT_EQ(error([](auto& m) { m.value_size = 0; }), "no error");
+  expect_mentions(error([](auto& m) { m.rotary_size = 0; }), {"qk_nope_head_dim = 0, expected"});
+  expect_mentions(error([](auto& m) { m.experts.choice_bias = false; }),
+                  {"[experts] choice_bias", "expected true"});
+  expect_mentions(error([](auto& m) { m.experts.score = ExpertScore::softmax; }),
+                  {"[experts] score", "expected \"sigmoid\""});
+  expect_mentions(error([](auto& m) { m.experts.every = 2; }), {"[experts] every", "expected 1"});
+  expect_mentions(error([](auto& m) { m.experts.shared_feed_forward = 41; }),
+                  {"n_shared_experts = 41 / 40, expected a whole number from 1"});
+  expect_mentions(error([](auto& m) { m.experts.shared_feed_forward = 0; }),
+                  {"n_shared_experts = 0 / 40, expected a whole number from 1"});
+  auto llama = deck_of(model_toml(file_of(odd_llama(false))));
+  llama.config.model.key_value_rank = 16;
+  expect_mentions(message_of([&] { expect_exportable(llama); }),
+                  {"[model] key_value_rank", "expected 0"});
+}
+
 TEST(ConfigFamilies, LayersWithExpertsAreEquallyFarApart) {
   const auto layers = [](const std::string& number, const std::string& keys) {
     std::string content = as("qwen3_moe", keys);
@@ -321,7 +502,6 @@ TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
 TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
   for (const auto& [model, lines] : std::vector<std::pair<deck::ModelConfig, std::string>>{
            {odd_llama(true), "gelu = \"exact\""},  // the model has no GELU
-           {odd_llama(false, Family::qwen2), "activation_limit = 5.0"},
            {odd_llama(true), "head_size = 32"},
            {odd_llama(true), "shared_layers = 1"},
            {odd_llama(true, Family::qwen2), "head_size = 24"},

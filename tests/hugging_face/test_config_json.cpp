@@ -11,15 +11,26 @@ deck::ModelConfig read_golden(const std::string& folder) {
 }
 
 TEST(ConfigJson, ReadsBackAsWritten) {
-  for (auto model :
-       {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
-        odd_llama(true, Family::qwen2), odd_llama(false, Family::qwen3),
-        odd_llama(false, Family::mistral), odd_llama(true, Family::olmo2),
-        odd_llama(false, Family::mixtral), with_window(odd_llama(true, Family::mixtral)),
-        odd_llama(false, Family::qwen3_moe), with_window(odd_llama(true, Family::qwen3_moe)),
-        odd_llama(false, Family::olmoe), odd_llama(false, Family::qwen2_moe),
-        with_window(odd_llama(false, Family::qwen2)), with_window(odd_llama(true, Family::qwen3)),
-        odd_bert(true, SentenceLoss::next), odd_bert(false, SentenceLoss::none)}) {
+  for (auto model : {odd_model(true),
+                     odd_model(false),
+                     odd_llama(true),
+                     odd_llama(false),
+                     odd_llama(true, Family::qwen2),
+                     odd_llama(false, Family::qwen3),
+                     odd_llama(false, Family::mistral),
+                     odd_llama(true, Family::olmo2),
+                     odd_llama(false, Family::mixtral),
+                     with_window(odd_llama(true, Family::mixtral)),
+                     odd_llama(false, Family::qwen3_moe),
+                     with_window(odd_llama(true, Family::qwen3_moe)),
+                     odd_llama(false, Family::olmoe),
+                     odd_llama(false, Family::qwen2_moe),
+                     odd_llama(false, Family::deepseek_v3),
+                     odd_llama(true, Family::deepseek_v3),
+                     with_window(odd_llama(false, Family::qwen2)),
+                     with_window(odd_llama(true, Family::qwen3)),
+                     odd_bert(true, SentenceLoss::next),
+                     odd_bert(false, SentenceLoss::none)}) {
     model.dropout = 0.15;
     const bool rotary = model.positions == Positions::rotary;
     if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
@@ -110,6 +121,23 @@ TEST(ConfigJson, ReadsConfigsOfTransformers) {
   model = read_golden("decoders_hugging_face/olmoe");
   EXPECT_EQ(model.family, Family::olmoe);
   EXPECT_EQ(model.experts, (deck::ExpertsConfig{5, 2, 10, false, 0, 1, ExpertBalance::sequence}));
+  model = read_golden("decoders_hugging_face/deepseek_v3");
+  EXPECT_EQ(model.family, Family::deepseek_v3);
+  EXPECT_EQ(model.head_size(), 18);
+  EXPECT_EQ(model.rotary_size, 12);
+  EXPECT_EQ(model.value_size, 5);
+  EXPECT_EQ(model.key_value_rank, 8);
+  EXPECT_EQ(model.query_rank, 10);
+  EXPECT_TRUE(model.rope_interleaved);
+  EXPECT_EQ(model.rope_scaling, RotaryScalingKind::yarn);
+  EXPECT_EQ(model.rope_mscale, 1);
+  EXPECT_EQ(model.rope_mscale_all, 1);
+  EXPECT_EQ(model.rope_attention_factor, 0);
+  EXPECT_EQ(model.experts.number, 6);
+  EXPECT_EQ(model.experts.first_layer, 1);
+  EXPECT_EQ(model.experts.shared_feed_forward, 7);
+  EXPECT_EQ(model.experts.groups, 3);
+  EXPECT_EQ(model.experts.active_groups, 2);
   model = read_golden("bert_hugging_face/pairs");
   EXPECT_EQ(model.family, Family::bert);
   EXPECT_EQ(model.norm_epsilon, 1e-12);
@@ -135,10 +163,10 @@ TEST(ConfigJson, RejectsUnsupportedGptValuesInOneError) {
 
 TEST(ConfigJson, RejectsUnsupportedModels) {
   expect_mentions(
-      refusal(R"({"model_type": "deepseek_v3"})"),
-      {"here/config.json", "model_type = \"deepseek_v3\"",
+      refusal(R"({"model_type": "deepseek_v2"})"),
+      {"here/config.json", "model_type = \"deepseek_v2\"",
        R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")",
-       R"("olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss")"});
+       R"("olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss", "deepseek_v3")"});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});
@@ -211,8 +239,8 @@ TEST(ConfigJson, DeckSectionDescribesTheSameModel) {
   for (const auto& model :
        {odd_model(false), odd_llama(true), odd_llama(true, Family::qwen2),
         odd_llama(false, Family::qwen3), odd_llama(false, Family::mistral),
-        with_window(odd_llama(false, Family::qwen2)), odd_bert(true, SentenceLoss::none),
-        odd_bert(false, SentenceLoss::next)})
+        odd_llama(false, Family::deepseek_v3), with_window(odd_llama(false, Family::qwen2)),
+        odd_bert(true, SentenceLoss::none), odd_bert(false, SentenceLoss::next)})
     EXPECT_EQ(deck_of(model_toml(file_of(model))).config.model, model);
   auto file = file_of(odd_model(true));
   file.free.front().value = 0.3;

@@ -83,6 +83,70 @@ TEST(ConfigRotary, MissingMembersTakeTransformersDefaults) {
               1e-15);
 }
 
+/// DeepSeek's factors of YaRN: mscale and mscale_all_dim, or none of them (0).
+TEST(ConfigRotary, DeepseeksFactorsAreKeptAsTheyAre) {
+  deck::ModelConfig model = odd_llama(false, Family::deepseek_v3);
+  model.rope_scaling = Kind::yarn;
+  model.rope_factor = 40;
+  model.rope_original_sequence = 17;
+  for (const auto& [one, all] : {std::pair(0.0, 0.0), {0.0, 0.5}, {0.75, 0.5}, {1.0, 1.0}}) {
+    model.rope_mscale = one;
+    model.rope_mscale_all = all;
+    const std::string content = config_text(model, DType::fp32, {});
+    for (const char* name : {"rope_parameters", "rope_scaling"}) {
+      json file = json::parse(content);
+      EXPECT_EQ(file[name].value("mscale", 0.0), one);
+      EXPECT_EQ(file[name].value("mscale_all_dim", 0.0), all);
+      EXPECT_FALSE(file[name].contains("attention_factor"));
+      file.erase(name);
+      EXPECT_EQ(parse_config(file.dump(), "c").model, model) << "without " << name;
+    }
+    EXPECT_EQ(deck_of(model_toml(file_of(model))).config.model, model) << "as a deck's section";
+  }
+  auto deck = deck_of(model_toml(file_of(model)));
+  EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+  deck.config.model.rope_mscale = 0;
+  deck.config.model.rope_mscale_all = 0.5;
+  expect_mentions(
+      message_of([&] { expect_same_model(file_of(model), deck); }),
+      {"rope_parameters.mscale = 1.0, but the deck has [model] rope_mscale",
+       "rope_parameters.mscale_all_dim = 1.0, but the deck has [model] rope_mscale_all"});
+}
+
+TEST(ConfigRotary, SingleFactorsHaveTheEffectOfTransformers) {
+  const auto read = [](Family family, const std::string& members) {
+    const deck::ModelConfig model = odd_llama(false, family);
+    json file = json::parse(config_text(model, DType::fp32, {}));
+    for (const char* name : {"rope_scaling", "rope_theta"}) file.erase(name);
+    file["rope_parameters"] =
+        json::parse(R"({"rope_type": "yarn", "rope_theta": 1e4, "factor": 40)" + members + "}");
+    return parse_config(file.dump(), "c").model;
+  };
+  for (const char* members :
+       {"", R"(, "mscale": 0.7)", R"(, "mscale": 0.7, "mscale_all_dim": 0)"}) {
+    const auto deepseek = read(Family::deepseek_v3, members);
+    EXPECT_EQ(deepseek.rope_mscale, 0) << members;
+    EXPECT_EQ(deepseek.rope_mscale_all, 0) << members;
+    EXPECT_EQ(deepseek.rope_attention_factor, 0) << members;
+    EXPECT_EQ(read(Family::llama, members).rope_attention_factor, 0) << members;
+  }
+  const auto all = R"(, "mscale_all_dim": 0.5)";
+  EXPECT_EQ(read(Family::deepseek_v3, all).rope_mscale, 0);
+  EXPECT_EQ(read(Family::deepseek_v3, all).rope_mscale_all, 0.5);
+  EXPECT_EQ(read(Family::llama, all).rope_attention_factor, 0);
+  const auto both = R"(, "mscale": 1.0, "mscale_all_dim": 0.5)";
+  for (const Family family : {Family::llama, Family::qwen3, Family::gpt_oss}) {
+    const auto other = read(family, both);
+    EXPECT_EQ(other.rope_mscale, 0);
+    EXPECT_EQ(other.rope_mscale_all, 0);
+    EXPECT_GT(other.rope_attention_factor, 1);
+  }
+  const auto factor =
+      read(Family::deepseek_v3, R"(, "attention_factor": 1.5, "mscale_all_dim": 1)");
+  EXPECT_EQ(factor.rope_attention_factor, 1.5);
+  EXPECT_EQ(factor.rope_mscale_all, 1);
+}
+
 TEST(ConfigRotary, ReportsTheInvalidMember) {
   const std::vector<std::pair<std::string, std::string>> wrong{
       {R"({"rope_type": "longrope", "factor": 2.0})",
@@ -100,6 +164,10 @@ TEST(ConfigRotary, ReportsTheInvalidMember) {
        ".truncate = null, expected true or false"},
       {R"({"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 0})",
        ".original_max_position_embeddings = 0, expected a whole number from 1"},
+      {R"({"rope_type": "yarn", "factor": 8, "mscale": "x"})",
+       ".mscale = \"x\", expected a number of at least 0"},
+      {R"({"rope_type": "yarn", "factor": 8, "mscale_all_dim": -1})",
+       ".mscale_all_dim = -1, expected a number of at least 0"},
       {R"({"rope_type": "linear", "factor": 2, "long_factor": [1]})",
        ".long_factor = [1], which Trireme does not have"},
       {R"({"rope_type": "linear", "type": "yarn", "factor": 2})", ".type = \"yarn\", expected"},

@@ -105,16 +105,27 @@ TEST(KeptFiles, EndTokensAreAdded) {
 }
 
 TEST(KeptFiles, UnchangedModelKeepsTheConfigOfEveryFamily) {
-  for (const std::string folder :
-       {"gpt2_hugging_face/tied", "gpt2_hugging_face/untied", "llama_hugging_face/tied",
-        "llama_hugging_face/untied", "decoders_hugging_face/qwen2_tied",
-        "decoders_hugging_face/qwen3_tied", "decoders_hugging_face/mistral_untied",
-        "decoders_hugging_face/gemma", "decoders_hugging_face/gemma2",
-        "decoders_hugging_face/gemma3", "decoders_hugging_face/olmo2",
-        "decoders_hugging_face/mixtral", "decoders_hugging_face/qwen3_moe",
-        "decoders_hugging_face/olmoe", "decoders_hugging_face/qwen2_moe",
-        "decoders_hugging_face/llama_yarn", "decoders_hugging_face/llama_dynamic",
-        "bert_hugging_face/pairs", "bert_hugging_face/masked"}) {
+  for (const std::string folder : {"gpt2_hugging_face/tied",
+                                   "gpt2_hugging_face/untied",
+                                   "llama_hugging_face/tied",
+                                   "llama_hugging_face/untied",
+                                   "decoders_hugging_face/qwen2_tied",
+                                   "decoders_hugging_face/qwen3_tied",
+                                   "decoders_hugging_face/mistral_untied",
+                                   "decoders_hugging_face/gemma",
+                                   "decoders_hugging_face/gemma2",
+                                   "decoders_hugging_face/gemma3",
+                                   "decoders_hugging_face/olmo2",
+                                   "decoders_hugging_face/mixtral",
+                                   "decoders_hugging_face/qwen3_moe",
+                                   "decoders_hugging_face/olmoe",
+                                   "decoders_hugging_face/qwen2_moe",
+                                   "decoders_hugging_face/gpt_oss",
+                                   "decoders_hugging_face/deepseek_v3",
+                                   "decoders_hugging_face/llama_yarn",
+                                   "decoders_hugging_face/llama_dynamic",
+                                   "bert_hugging_face/pairs",
+                                   "bert_hugging_face/masked"}) {
     const std::string content = read_file(golden_file(folder + "/config.json"));
     const json before = json::parse(content);
     const auto type = before.value("dtype", before.value("torch_dtype", "float32"));

@@ -146,6 +146,69 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
       }
 }
 
+/// A layer with a dense feed-forward part, and a layer with experts.
+TEST(DeepseekV3Tensors, UseTheTensorNamesOfTransformers) {
+  for (const std::int64_t rank : {25, 0}) {
+    const TemporaryFolder folder;
+    auto model = odd_llama(false, Family::deepseek_v3);
+    model.query_rank = rank;
+    auto weights = weights_of(model);
+    export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
+                   DType::fp32, folder.path().string());
+    const TensorFolder file(folder.path().string());
+    std::map<std::string, std::pair<Extents, Words>> expected{
+        {"model.embed_tokens.weight", {{503, 144}, weights["embedding.token"]}},
+        {"model.norm.weight", {{144}, weights["final_norm.gain"]}},
+        {"lm_head.weight", {{503, 144}, weights["output.weight"]}}};
+    for (const std::string layer : {"layers.0.", "layers.1."}) {
+      const auto add = [&](const std::string& name, const Extents& shape, const Words& words) {
+        expected["model." + layer + name + ".weight"] = {shape, words};
+      };
+      const auto of = [&](const char* name) { return weights.at(layer + name); };
+      add("input_layernorm", {144}, of("attention_norm.gain"));
+      if (rank > 0) {
+        add("self_attn.q_a_proj", {25, 144}, of("attention.query_down"));
+        add("self_attn.q_a_layernorm", {25}, of("attention.query_down_norm.gain"));
+        add("self_attn.q_b_proj", {6 * 28, 25}, of("attention.query_up"));
+      } else {
+        add("self_attn.q_proj", {6 * 28, 144}, of("attention.query"));
+      }
+      Words down = of("attention.key_value_down");
+      const Words rotary = of("attention.key_rotary");
+      down.insert(down.end(), rotary.begin(), rotary.end());
+      add("self_attn.kv_a_proj_with_mqa", {19 + 10, 144}, down);
+      add("self_attn.kv_a_layernorm", {19}, of("attention.key_value_norm.gain"));
+      add("self_attn.kv_b_proj", {6 * (18 + 15), 19}, of("attention.key_value_up"));
+      add("self_attn.o_proj", {144, 6 * 15}, of("attention.output"));
+      add("post_attention_layernorm", {144}, of("feed_forward_norm.gain"));
+      if (layer == "layers.0.") {
+        add("mlp.gate_proj", {333, 144}, part(of("feed_forward.gate_up"), 0, 2));
+        add("mlp.up_proj", {333, 144}, part(of("feed_forward.gate_up"), 1, 2));
+        add("mlp.down_proj", {144, 333}, of("feed_forward.down"));
+        continue;
+      }
+      add("mlp.gate", {6, 144}, of("experts.router"));
+      expected["model.layers.1.mlp.gate.e_score_correction_bias"] = {{6}, of("experts.bias")};
+      for (std::size_t e = 0; e < 6; ++e) {
+        const std::string expert = text("mlp.experts.", e, ".");
+        add(expert + "gate_proj", {40, 144}, part(of("experts.gate_up"), 2 * e, 12));
+        add(expert + "up_proj", {40, 144}, part(of("experts.gate_up"), 2 * e + 1, 12));
+        add(expert + "down_proj", {144, 40}, part(of("experts.down"), e, 6));
+      }
+      add("mlp.shared_experts.gate_proj", {80, 144}, part(of("experts.shared_gate_up"), 0, 2));
+      add("mlp.shared_experts.up_proj", {80, 144}, part(of("experts.shared_gate_up"), 1, 2));
+      add("mlp.shared_experts.down_proj", {144, 80}, of("experts.shared_down"));
+    }
+    EXPECT_EQ(file.tensors().size(), expected.size());
+    for (const StoredTensor& tensor : file.tensors()) {
+      const auto found = expected.find(tensor.info->name);
+      ASSERT_NE(found, expected.end()) << tensor.info->name;
+      EXPECT_EQ(tensor.info->shape, found->second.first) << found->first;
+      EXPECT_EQ(values(file, found->first), found->second.second) << found->first;
+    }
+  }
+}
+
 /// Sizes as in the published config.json; counts are those of the published weights.
 TEST(LlamaParameters, MatchPublishedModels) {
   const auto parameters = [](deck::ModelConfig m, Family family) {
@@ -277,6 +340,23 @@ TEST(LlamaParameters, MatchPublishedMixturesOfExperts) {
   };
   EXPECT_EQ(gpt_oss(24, 32), 20'914'757'184) << "gpt-oss 20B";
   EXPECT_EQ(gpt_oss(36, 128), 116'829'156'672) << "gpt-oss 120B";
+  EXPECT_EQ(parameters(R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false,
+      "attention_dropout": 0.0, "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config",
+      "AutoModel": "modeling_deepseek.DeepseekV3Model",
+      "AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"}, "ep_size": 1,
+      "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168,
+      "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+      "model_type": "deepseek_v3", "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8,
+      "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true,
+      "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+      "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536,
+      "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_scaling":
+      {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+      "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000,
+      "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "tie_word_embeddings": false,
+      "topk_group": 4, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280})"),
+            671'026'419'200)
+      << "DeepSeek-V3 671B";
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <trireme/base/narrow.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/convert.hpp>
 #include <trireme/hugging_face/weights.hpp>
@@ -57,26 +58,26 @@ class HuggingFaceWeights : public ::testing::TestWithParam<Case> {
   Weights weights_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
-                         ::testing::Values(Case{"Gpt2Tied", odd_model(true)},
-                                           Case{"Gpt2Untied", odd_model(false)},
-                                           Case{"LlamaTied", odd_llama(true)},
-                                           Case{"LlamaUntied", odd_llama(false)},
-                                           Case{"Qwen2Tied", odd_llama(true, Family::qwen2)},
-                                           Case{"Qwen2Untied", odd_llama(false, Family::qwen2)},
-                                           Case{"Qwen3Tied", odd_llama(true, Family::qwen3)},
-                                           Case{"Qwen3Untied", odd_llama(false, Family::qwen3)},
-                                           Case{"MistralUntied", odd_llama(false, Family::mistral)},
-                                           Case{"Olmo2Untied", odd_llama(false, Family::olmo2)},
-                                           Case{"MixtralUntied", odd_llama(false, Family::mixtral)},
-                                           Case{"Qwen3MoeTied", odd_llama(true, Family::qwen3_moe)},
-                                           Case{"OlmoeUntied", odd_llama(false, Family::olmoe)},
-                                           Case{"Qwen2Moe", odd_llama(false, Family::qwen2_moe)},
-                                           Case{"GptOss", odd_llama(false, Family::gpt_oss)},
-                                           Case{"BertTied", odd_bert(true, SentenceLoss::next)},
-                                           Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
-                                           Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
-                         [](const auto& model) { return std::string(model.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, HuggingFaceWeights,
+    ::testing::Values(Case{"Gpt2Tied", odd_model(true)}, Case{"Gpt2Untied", odd_model(false)},
+                      Case{"LlamaTied", odd_llama(true)}, Case{"LlamaUntied", odd_llama(false)},
+                      Case{"Qwen2Tied", odd_llama(true, Family::qwen2)},
+                      Case{"Qwen2Untied", odd_llama(false, Family::qwen2)},
+                      Case{"Qwen3Tied", odd_llama(true, Family::qwen3)},
+                      Case{"Qwen3Untied", odd_llama(false, Family::qwen3)},
+                      Case{"MistralUntied", odd_llama(false, Family::mistral)},
+                      Case{"Olmo2Untied", odd_llama(false, Family::olmo2)},
+                      Case{"MixtralUntied", odd_llama(false, Family::mixtral)},
+                      Case{"Qwen3MoeTied", odd_llama(true, Family::qwen3_moe)},
+                      Case{"OlmoeUntied", odd_llama(false, Family::olmoe)},
+                      Case{"Qwen2Moe", odd_llama(false, Family::qwen2_moe)},
+                      Case{"GptOss", odd_llama(false, Family::gpt_oss)},
+                      Case{"DeepseekV3", odd_llama(false, Family::deepseek_v3)},
+                      Case{"BertTied", odd_bert(true, SentenceLoss::next)},
+                      Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
+                      Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
+    [](const auto& model) { return std::string(model.param.name); });
 
 /// All indices of the first `axes` axes, in order.
 std::vector<Extents> places_of(const Extents& shape, std::size_t axes) {
@@ -191,19 +192,19 @@ TEST_P(HuggingFaceWeights, ImportNamesMissingExperts) {
         (tensor.name.find(".experts.3.") != std::string::npos ||
          tensor.name.find(".gate.") != std::string::npos))
       missing.push_back(tensor.name);
-  ASSERT_EQ(missing.size(), 4u);
+  ASSERT_EQ(missing.size(), model_.experts.choice_bias ? 5u : 4u);
   for (const std::string& name : missing) {
     const auto error = refusal(folder_of([&](std::vector<TensorPlan>& plan) {
       std::erase_if(plan, [&](const TensorPlan& tensor) { return tensor.name == name; });
     }));
     expect_mentions(error, {"edited/model.safetensors", name + " is missing"});
   }
-  std::string sixth = missing.back();
-  sixth.replace(sixth.find(".experts.3."), 11, ".experts.5.");
+  std::string more = missing.back();
+  more.replace(more.find(".experts.3."), 11, text(".experts.", model_.experts.number, "."));
   expect_mentions(refusal(folder_of([&](std::vector<TensorPlan>& plan) {
-                    plan.push_back({sixth, DType::fp32, {144, model_.experts.feed_forward}});
+                    plan.push_back({more, DType::fp32, {144, model_.experts.feed_forward}});
                   })),
-                  {sixth + ", F32 [144, ", "is not a tensor of the model"});
+                  {more + ", F32 [144, ", "is not a tensor of the model"});
   EXPECT_FALSE(fs::exists(folder_.file("to")));
 }
 
@@ -263,9 +264,10 @@ TEST_P(HuggingFaceWeights, TiedOutputMustEqualTheTable) {
 }
 
 TEST(Import, ReadsTensorsOfTransformers) {
-  for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
-                           "mistral_tied", "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2",
-                           "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss"}) {
+  for (const char* name :
+       {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied", "mistral_tied",
+        "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe",
+        "qwen2_moe", "gpt_oss", "deepseek_v3"}) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
     const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
     const TensorFolder weights(path);
@@ -274,6 +276,70 @@ TEST(Import, ReadsTensorsOfTransformers) {
     import_weights(weights, file.model, DType::fp64, to.path().string(), {0, 0, "deck"});
     EXPECT_TRUE(fs::exists(to.file("step_00000000/manifest.json"))) << name;
   }
+}
+
+/// All tensors of a folder as type, shape and bytes.
+std::map<std::string, std::string> contents(const TensorFolder& folder) {
+  std::map<std::string, std::string> out;
+  for (const StoredTensor& tensor : folder.tensors()) {
+    std::string bytes(static_cast<std::size_t>(tensor.info->bytes), '\0');
+    tensor.read(0, tensor.info->bytes, bytes.data());
+    out[tensor.info->name] =
+        text(tensor.info->type, " ", checkpoint::shape_text(tensor.info->shape), " ", bytes);
+  }
+  return out;
+}
+
+TEST(Import, KeepsTheBitsOfDeepseeksFilesWithTwoTypes) {
+  const std::string path = golden_file("decoders_hugging_face/deepseek_v3");
+  const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
+  const TensorFolder theirs(path);
+  const auto expected = contents(theirs);
+  const std::string bias = "model.layers.1.mlp.gate.e_score_correction_bias";
+  EXPECT_TRUE(expected.at(bias).starts_with("F32 [6]"));
+  EXPECT_TRUE(expected.at("model.layers.1.mlp.gate.weight").starts_with("BF16"));
+  for (const DType compute : {DType::fp32, DType::bf16}) {
+    const TemporaryFolder to;
+    import_weights(theirs, file.model, master_type(compute), to.file("c"), {0, 0, "deck"});
+    const checkpoint::Reader reader(to.file("c/step_00000000"));
+    fs::create_directory(to.file("bf16"));
+    export_weights(reader, file.model, DType::bf16, to.file("bf16"));
+    EXPECT_EQ(contents(TensorFolder(to.file("bf16"))), expected);
+    fs::create_directory(to.file("fp16"));
+    export_weights(reader, file.model, DType::fp16, to.file("fp16"));
+    EXPECT_EQ(contents(TensorFolder(to.file("fp16"))).at(bias), expected.at(bias));
+    fs::create_directory(to.file("fp64"));
+    export_weights(reader, file.model, DType::fp64, to.file("fp64"));
+    EXPECT_TRUE(contents(TensorFolder(to.file("fp64"))).at(bias).starts_with("F64 [6]"));
+  }
+}
+
+TEST(Import, LeavesOutLayersThatPredictFurtherTokens) {
+  const auto model = odd_llama(false, Family::deepseek_v3);
+  const auto error = [&](const deck::ModelConfig& m, const std::vector<std::string>& names) {
+    const TemporaryFolder folder;
+    std::vector<TensorPlan> plan = plan_of(m);
+    for (const std::string& name : names) plan.push_back({name, DType::fp32, {144}});
+    write_zeros(folder.path().string(), plan);
+    return message_of([&] { match(TensorFolder(folder.path().string()), format_of(m.family), m); });
+  };
+  const std::vector<std::string> further{"model.layers.2.eh_proj.weight",
+                                         "model.layers.2.enorm.weight",
+                                         "model.layers.2.embed_tokens.weight",
+                                         "model.layers.2.shared_head.head.weight",
+                                         "model.layers.2.mlp.gate.weight",
+                                         "model.layers.2.self_attn.o_proj.weight",
+                                         "layers.3.eh_proj.weight",
+                                         "layers.3.mlp.experts.0.up_proj.weight"};
+  EXPECT_EQ(error(model, further), "no error");
+  expect_mentions(error(model, {further[0], "model.layers.20.mlp.gate.weight"}),
+                  {"model.layers.20.mlp.gate.weight, F32 [144], is not a tensor of the model"});
+  expect_mentions(error(model, {further[4], further[5]}),
+                  {further[4] + ", F32 [144], is not a tensor", further[5]});
+  expect_mentions(error(model, {"model.layers.1.eh_proj.weight"}),
+                  {"model.layers.1.self_attn.q_a_proj.weight is missing"});
+  expect_mentions(error(odd_llama(false, Family::mixtral), {further[0]}),
+                  {further[0] + ", F32 [144], is not a tensor of the model"});
 }
 
 /// Layers 0 and 2 share the weights of layer 0; layer 1 has its own.

@@ -19,6 +19,8 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace trireme::kernels {
@@ -117,7 +119,7 @@ ChosenExperts choose(const std::vector<double>& logits, std::int64_t experts,
   const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / experts;
   const std::int64_t k = choice.active;
   const GappedMatrix<A> scores(rows, experts, logits), routes(rows, 2 * k);
-  choose_experts<A>(Exec{}, routes.view(), scores.view(), choice);
+  choose_experts<A>(Exec{}, routes.view(), scores.view(), View1<const A>(), choice);
   const auto found = routes.values();
   return {scores.values(), columns_of(found, 2 * k, 0, k), columns_of(found, 2 * k, k, k)};
 }
@@ -227,7 +229,7 @@ std::vector<double> gradient_of_choice(const std::vector<double>& logits,
     dvalues.insert(dvalues.end(), at(k), std::numeric_limits<double>::quiet_NaN());
   }
   const GappedMatrix<A> droutes(rows, 2 * k, dvalues);
-  choose_experts<A>(Exec{}, routes.view(), scores.view(), choice);
+  choose_experts<A>(Exec{}, routes.view(), scores.view(), View1<const A>(), choice);
   choose_experts_backward<A>(Exec{}, dlogits.view(), droutes.view(), routes.view(), scores.view(),
                              choice);
   return dlogits.values();
@@ -270,6 +272,102 @@ TEST(ExpertChoiceGradient, MatchesFiniteDifferences) {
       }
 }
 
+/// The choice by scores with a bias, by sorting.
+struct ScoredChoice {
+  std::vector<double> scores;
+  std::vector<std::size_t> numbers;  ///< ascending
+
+  ScoredChoice(const double* logits, std::size_t experts, const std::vector<double>& bias,
+               const ExpertChoice& choice) {
+    double total = 0;
+    for (std::size_t i = 0; i < experts; ++i) total += std::exp(logits[i]);
+    for (std::size_t i = 0; i < experts; ++i)
+      scores.push_back(choice.sigmoid ? 1 / (1 + std::exp(-logits[i]))
+                                      : std::exp(logits[i]) / total);
+    const auto key = [&](std::size_t i) { return scores[i] + (bias.empty() ? 0 : bias[i]); };
+    const std::size_t each = experts / at(choice.groups);
+    std::vector<std::pair<double, std::size_t>> groups,
+        kept;  // negative, so that ties are in order
+    for (std::size_t g = 0; g < at(choice.groups); ++g) {
+      std::vector<double> keys;
+      for (std::size_t i = g * each; i < (g + 1) * each; ++i) keys.push_back(key(i));
+      std::sort(keys.rbegin(), keys.rend());
+      groups.emplace_back(-keys[0] - (each > 1 ? keys[1] : 0), g);
+    }
+    std::sort(groups.begin(), groups.end());
+    for (std::size_t n = 0; n < at(choice.active_groups); ++n)
+      for (std::size_t i = groups[n].second * each; i < (groups[n].second + 1) * each; ++i)
+        kept.emplace_back(-key(i), i);
+    std::sort(kept.begin(), kept.end());
+    for (std::size_t j = 0; j < at(choice.active); ++j) numbers.push_back(kept[j].second);
+    std::sort(numbers.begin(), numbers.end());
+  }
+
+  /// Weights of the numbers.
+  std::vector<double> weights(const ExpertChoice& choice) const {
+    double sum = 0;
+    for (const std::size_t i : numbers) sum += scores[i];
+    std::vector<double> result;
+    for (const std::size_t i : numbers)
+      result.push_back(choice.scale * scores[i] / (choice.normalised ? sum : 1));
+    return result;
+  }
+};
+
+/// (sigmoid, normalised, groups, active groups, bias)
+constexpr std::tuple<bool, bool, std::int64_t, std::int64_t, bool> scored_choices[] = {
+    {true, true, 1, 1, false},
+    {true, false, 1, 1, true},
+    {true, true, 4, 2, true},
+    {false, true, 4, 3, true},
+    {false, false, 6, 2, false}};
+
+TYPED_TEST(ExpertChoices, ByScoresMatchASort) {
+  using A = TypeParam;
+  constexpr std::int64_t rows = 40, experts = 24, k = 3;
+  for (const auto& [sigmoid, normalised, groups, active_groups, biased] : scored_choices)
+    for (const bool ties : {false, true}) {
+      const ExpertChoice choice{k, normalised, sigmoid, 2.5, groups, active_groups};
+      auto logits = random_numbers<A>(rows * experts, 1, 2);
+      if (ties)
+        for (double& logit : logits) logit = std::round(logit);
+      std::vector<double> bias;
+      if (biased) bias = random_numbers<A>(experts, 2, 0.2);
+      const GappedMatrix<A> scores(rows, experts, logits), routes(rows, 2 * k);
+      const DeviceArray<A> d_bias(std::vector<A>(bias.begin(), bias.end()));
+      choose_experts<A>(Exec{}, routes.view(), scores.view(),
+                        biased ? View1<const A>(d_bias.flat()) : View1<const A>(), choice);
+      const auto found = routes.values();
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const ScoredChoice expected(logits.data() + r * experts, at(experts), bias, choice);
+        const auto weights = expected.weights(choice);
+        for (std::size_t j = 0; j < at(k); ++j) {
+          ASSERT_EQ(found[at(r * 2 * k + k) + j], static_cast<double>(expected.numbers[j]))
+              << groups << " groups, row " << r;
+          ASSERT_NEAR(found[at(r * 2 * k) + j], weights[j],
+                      100 * std::numeric_limits<A>::epsilon() * weights[j]);
+        }
+      }
+    }
+}
+
+TEST(ExpertChoiceGradient, ByScoresMatchesFiniteDifferences) {
+  constexpr std::int64_t experts = 24, k = 3;
+  for (const auto& [sigmoid, normalised, groups, active_groups, biased] : scored_choices) {
+    const ExpertChoice choice{k, normalised, sigmoid, 2.5, groups, active_groups};
+    const auto logits = random_numbers<double>(experts, 3, 2);
+    const auto dweights = random_numbers<double>(k, 2);
+    const ScoredChoice chosen(logits.data(), at(experts), {}, choice);
+    const auto loss = [&](const std::vector<double>& l) {
+      ScoredChoice at_l(l.data(), at(experts), {}, choice);
+      at_l.numbers = chosen.numbers;
+      return reference::dot(at_l.weights(choice), dweights);
+    };
+    expect_close(gradient_of_choice<double>(logits, dweights, experts, choice),
+                 reference::finite_difference(loss, logits), [](std::size_t) { return 1e-8; });
+  }
+}
+
 TEST(ExpertChoiceGradient, SinglePrecisionMatchesDoublePrecision) {
   const std::int64_t experts = 13, k = 4;
   const auto logits = random_numbers<float>(8 * experts, 1, 2);
@@ -290,13 +388,25 @@ TYPED_TEST(ExpertChoices, RejectWrongShapes) {
   using A = TypeParam;
   const GappedMatrix<A> scores(3, 4), routes(3, 4);
   const auto run = [&](const GappedMatrix<A>& r, std::int64_t active) {
-    choose_experts<A>(Exec{}, r.view(), scores.view(), {active, true});
+    choose_experts<A>(Exec{}, r.view(), scores.view(), View1<const A>(), {active, true});
   };
   EXPECT_NO_THROW(run(routes, 2));
   EXPECT_THROW(run(routes, 1), Error);
   EXPECT_THROW(run(GappedMatrix<A>(3, 0), 0), Error);
   EXPECT_THROW(run(GappedMatrix<A>(3, 10), 5), Error);
   EXPECT_THROW(run(GappedMatrix<A>(2, 4), 2), Error);
+  const auto grouped = [&](std::int64_t groups, std::int64_t active_groups) {
+    choose_experts<A>(Exec{}, routes.view(), scores.view(), View1<const A>(),
+                      {2, true, true, 1, groups, active_groups});
+  };
+  EXPECT_NO_THROW(grouped(2, 1));
+  EXPECT_THROW(grouped(3, 1), Error);
+  EXPECT_THROW(grouped(2, 3), Error);
+  EXPECT_THROW(grouped(4, 1), Error);
+  const DeviceArray<A> three(3);
+  EXPECT_THROW(choose_experts<A>(Exec{}, routes.view(), scores.view(), View1<const A>(three.flat()),
+                                 {2, true}),
+               Error);
 }
 
 /// routes [T, 2k] of these numbers [T, k]. The weights are 1, 2, …

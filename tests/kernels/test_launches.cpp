@@ -9,6 +9,7 @@
 #include <trireme/kernels/experts.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
+#include <trireme/kernels/latent_heads.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/outer_step.hpp>
@@ -160,7 +161,13 @@ std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
   const auto order = x.order.flat(), bounds = part(x.bounds.flat(), 0, 3);
   const auto sums = x.mean.flat();
   const auto losses = x.loss.flat();
-  return {{"choose_experts", [=](const Handle& e) { choose_experts<A>(e, routes, scores, {}); }},
+  return {{"choose_experts",
+           [=](const Handle& e) { choose_experts<A>(e, routes, scores, View1<const A>(), {}); }},
+          {"choose_experts, by scores",
+           [=](const Handle& e) {
+             choose_experts<A>(e, routes, scores, View1<const A>(sums.data(), few_columns),
+                               {1, true, true, 1, 1, 1});
+           }},
           {"choose_experts_backward",
            [=](const Handle& e) {
              choose_experts_backward<A>(e, gradient, of_routes, routes, scores, {});
@@ -350,6 +357,22 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
       {"attention_backward",
        [=](const Handle& e) {
          attention_backward<T>(e, dqkv, grad, o, qkv, lse, workspace, shape, mask);
+       }},
+      {"join_heads",
+       [=](const Handle& e) {
+         join_heads<T>(e, qkv, o, key_value, x.b.matrix(few_rows, 0), {1, 4, 0, 4});
+       }},
+      {"join_heads_backward",
+       [=](const Handle& e) {
+         join_heads_backward<T>(e, o, key_value, x.b.matrix(few_rows, 0), qkv, {1, 4, 0, 4});
+       }},
+      {"take_values",
+       [=](const Handle& e) {
+         take_values<T>(e, o, grad, {1, 4, 0, 4});
+       }},
+      {"take_values_backward",
+       [=](const Handle& e) {
+         take_values_backward<T>(e, o, grad, {1, 4, 0, 4});
        }},
       {"attention_sinks_forward",
        [=](const Handle& e) {

@@ -75,6 +75,55 @@ TYPED_TEST(RotaryPositions, ScaledFrequenciesMatchReference) {
   }
 }
 
+/// The last 10 of 16 columns of a head, as halves and as neighbours, against heads of 10 columns.
+TYPED_TEST(RotaryPositions, ChangeTheLastColumnsOrNeighbours) {
+  using T = TypeParam;
+  constexpr std::int64_t rows = 13, heads = 3, columns = heads * 16 + beside;
+  for (const bool interleaved : {false, true})
+    for (const double direction : {1.0, -1.0}) {
+      const auto x = random_numbers<T>(rows * columns, 1);
+      /// Index in x of column i of the head of 10 columns that is rotated as halves.
+      const auto place = [&](std::int64_t t, std::int64_t h, std::int64_t i) {
+        const std::int64_t column = interleaved ? i % 5 * 2 + i / 5 : i;
+        return static_cast<std::size_t>(t * columns + h * 16 + 6 + column);
+      };
+      std::vector<double> narrow;
+      for (std::int64_t t = 0; t < rows; ++t)
+        for (std::int64_t h = 0; h < heads; ++h)
+          for (std::int64_t i = 0; i < 10; ++i) narrow.push_back(x[place(t, h, i)]);
+      const DeviceArray<T> d_x(x), d_narrow(narrow);
+      Rotary last{heads, 16, 100.0, 7}, whole{heads, 10, 100.0, 7};
+      last.size = 10;
+      last.interleaved = interleaved;
+      last.scaling = whole.scaling = {4, -0.2, 0.15, 0, 1.2};
+      const auto turn = [&](const DeviceArray<T>& of, std::int64_t n, const Rotary& r) {
+        if (direction > 0)
+          rotary_forward<T>(Exec{}, of.matrix(rows, n), r);
+        else
+          rotary_backward<T>(Exec{}, of.matrix(rows, n), r);
+      };
+      turn(d_x, columns, last);
+      turn(d_narrow, heads * 10, whole);
+      std::vector<double> expected = x;
+      const auto turned = d_narrow.values();
+      std::size_t k = 0;
+      for (std::int64_t t = 0; t < rows; ++t)
+        for (std::int64_t h = 0; h < heads; ++h)
+          for (std::int64_t i = 0; i < 10; ++i)
+            expected[place(t, h, i)] = static_cast<double>(turned[k++]);
+      // Both have the same terms, which the compiler may contract differently.
+      expect_close(d_x.values(), expected, [&](std::size_t i) {
+        return 8 * std::numeric_limits<T>::epsilon() * (1 + std::abs(x[i]));
+      });
+    }
+  const DeviceArray<T> x(32);
+  Rotary odd{1, 32, 100.0};
+  for (const std::int64_t size : {5, 34}) {
+    odd.size = size;
+    EXPECT_THROW(rotary_forward<T>(Exec{}, x.matrix(1, 32), odd), Error);
+  }
+}
+
 TYPED_TEST(RotaryPositions, PartsOfTheRowsHaveTheSameBits) {
   using T = TypeParam;
   const Rotary whole{3, 24, 500000.0, 13};

@@ -13,8 +13,9 @@
 #include <sstream>
 
 /// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe,
-/// olmoe, qwen2_moe and gpt_oss against Hugging Face transformers' classes (tests/golden/llama_fp64/make.py,
-/// decoders_fp64/make.py), and their generation against their forward pass.
+/// olmoe, qwen2_moe, gpt_oss and deepseek_v3 against Hugging Face transformers' classes
+/// (tests/golden/llama_fp64/make.py, decoders_fp64/make.py), and their generation against their
+/// forward pass.
 namespace trireme::model {
 namespace {
 
@@ -33,27 +34,30 @@ struct Case {
 
   std::string name() const {
     return text(name_of(family), tied ? "_tied" : "_untied", packed ? "_packed" : "",
-                first_layer > 0 ? "_dense" : "");
+                first_layer > 0 ? "_dense" : "", is_plain() ? "_plain" : "");
   }
+  bool is_plain() const { return std::string_view(file).ends_with("_plain"); }
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 };
 
-const auto all_cases =
-    ::testing::Values(Case{Family::llama, true, "llama_fp64/tied", 29},
-                      Case{Family::llama, false, "llama_fp64/untied", 29},
-                      Case{Family::qwen2, true, "decoders_fp64/qwen2", 97},
-                      Case{Family::qwen3, false, "decoders_fp64/qwen3", 97},
-                      Case{Family::mistral, false, "decoders_fp64/mistral", 97},
-                      Case{Family::gemma, true, "decoders_fp64/gemma", 97},
-                      Case{Family::gemma2, true, "decoders_fp64/gemma2", 97},
-                      Case{Family::gemma3, false, "decoders_fp64/gemma3", 97},
-                      Case{Family::olmo2, false, "decoders_fp64/olmo2", 97},
-                      Case{Family::mixtral, false, "decoders_fp64/mixtral", 97},
-                      Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe", 97},
-                      Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe_dense", 97, false, 1},
-                      Case{Family::olmoe, false, "decoders_fp64/olmoe", 97},
-                      Case{Family::qwen2_moe, false, "decoders_fp64/qwen2_moe", 97},
-                      Case{Family::gpt_oss, false, "decoders_fp64/gpt_oss", 97});
+const auto all_cases = ::testing::Values(
+    Case{Family::llama, true, "llama_fp64/tied", 29},
+    Case{Family::llama, false, "llama_fp64/untied", 29},
+    Case{Family::qwen2, true, "decoders_fp64/qwen2", 97},
+    Case{Family::qwen3, false, "decoders_fp64/qwen3", 97},
+    Case{Family::mistral, false, "decoders_fp64/mistral", 97},
+    Case{Family::gemma, true, "decoders_fp64/gemma", 97},
+    Case{Family::gemma2, true, "decoders_fp64/gemma2", 97},
+    Case{Family::gemma3, false, "decoders_fp64/gemma3", 97},
+    Case{Family::olmo2, false, "decoders_fp64/olmo2", 97},
+    Case{Family::mixtral, false, "decoders_fp64/mixtral", 97},
+    Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe", 97},
+    Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe_dense", 97, false, 1},
+    Case{Family::olmoe, false, "decoders_fp64/olmoe", 97},
+    Case{Family::qwen2_moe, false, "decoders_fp64/qwen2_moe", 97},
+    Case{Family::gpt_oss, false, "decoders_fp64/gpt_oss", 97},
+    Case{Family::deepseek_v3, false, "decoders_fp64/deepseek_v3", 97, false, 1},
+    Case{Family::deepseek_v3, false, "decoders_fp64/deepseek_v3_plain", 97, false, 1});
 
 deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;
@@ -98,6 +102,35 @@ deck::ModelConfig model_of(const Case& c) {
     m.rope_beta_slow = 0.05;
     m.rope_truncate = false;
     m.rope_original_sequence = 16;
+  }
+  if (c.family == Family::deepseek_v3) {
+    m.layers = 3;
+    m.key_value_heads = 6;
+    m.key_value_rank = 36;
+    m.explicit_head_size = 32;
+    m.rotary_size = 12;
+    m.value_size = 24;
+    m.experts.number = 6;
+    if (c.is_plain()) {
+      m.query_rank = 0;
+      m.rope_interleaved = false;
+      m.rope_theta = 1e4;
+      m.experts.groups = m.experts.active_groups = 1;
+      m.experts.normalised = false;
+      m.experts.shared_feed_forward = 48;
+    } else {
+      m.query_rank = 40;
+      m.rope_theta = 100;
+      m.rope_scaling = RotaryScalingKind::yarn;
+      m.rope_factor = 4;
+      m.rope_beta_fast = 0.8;
+      m.rope_beta_slow = 0.1;
+      m.rope_mscale = m.rope_mscale_all = 1;
+      m.rope_original_sequence = 16;
+      m.experts.groups = 3;
+      m.experts.active_groups = 2;
+      m.experts.shared_feed_forward = 24;
+    }
   }
   if (c.family == Family::gemma3) {
     m.rope_scaling = RotaryScalingKind::linear;

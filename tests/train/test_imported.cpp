@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "decoders_hugging_face/llama_dynamic", "decoders_hugging_face/llama_yarn",
                       "decoders_hugging_face/llama_llama3", "decoders_hugging_face/olmo2",
                       "decoders_hugging_face/mixtral", "decoders_hugging_face/qwen3_moe",
-                      "decoders_hugging_face/olmoe", "decoders_hugging_face/qwen2_moe"),
+                      "decoders_hugging_face/olmoe", "decoders_hugging_face/qwen2_moe",
+                      "decoders_hugging_face/gpt_oss", "decoders_hugging_face/deepseek_v3"),
     [](const auto& model) {
       std::string name = model.param;
       std::ranges::replace(name, '/', '_');

@@ -9,6 +9,10 @@ constexpr const char* five_and_a_shared_expert =
     "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17";
 constexpr const char* experts_and_windows =
     "model.window=17 experts.number=5 experts.active=2 experts.feed_forward=24";
+constexpr const char* latent_and_groups =
+    "model.key_value_rank=12 model.query_rank=18 model.rotary_size=4 model.value_size=6 "
+    "experts.number=6 experts.active=2 experts.feed_forward=24 experts.groups=3 "
+    "experts.active_groups=2 experts.first_layer=1";
 /// Layers 1 and 3 of the model's 5 layers have experts.
 constexpr const char* experts_in_some_layers =
     "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
@@ -42,7 +46,8 @@ TEST_F(Layouts, AllMatchOneRank) {
                                   {Family::qwen3_moe, 2, experts_in_some_layers},
                                   {Family::olmoe, 2, "experts.number=5 experts.active=3"},
                                   {Family::qwen2_moe, 2, five_and_a_shared_expert},
-                                  {Family::gpt_oss, 2, experts_and_windows}};
+                                  {Family::gpt_oss, 2, experts_and_windows},
+                                  {Family::deepseek_v3, 6, latent_and_groups}};
   const std::size_t number = all_layouts(runtime().ranks(), models[0]).size();
   const auto turns = static_cast<std::size_t>(models_per_layout());
   std::size_t turn = 0;
@@ -126,6 +131,7 @@ TEST_F(Layouts, MatchOneRankWithExperts) {
   expect_the_same_answer_of_layouts({Family::olmoe, 2, "experts.number=5 experts.active=3"}, 2);
   expect_the_same_answer_of_layouts({Family::qwen2_moe, 2, five_and_a_shared_expert}, 3);
   expect_the_same_answer_of_layouts({Family::gpt_oss, 2, experts_and_windows}, 4);
+  expect_the_same_answer_of_layouts({Family::deepseek_v3, 6, latent_and_groups}, 4);
 }
 
 /// Of 5 layers three have the weights of group 0 and two those of group 1.
@@ -197,6 +203,7 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlamaLikeFamilies) {
                          {2, 1, true, true, Family::mixtral, 3, five_experts},
                          {2, 1, true, true, Family::qwen2_moe, 2, five_and_a_shared_expert},
                          {2, 1, true, true, Family::gpt_oss, 2, experts_and_windows},
+                         {2, 1, true, true, Family::deepseek_v3, 6, latent_and_groups},
                          {1, 1, false, false, Family::qwen3_moe, 2, experts_in_some_layers}})
     expect_the_same_bits(f);
 }

@@ -40,6 +40,11 @@ constexpr const char* experts_in_two_layers =
     "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
     "experts.first_layer=1 experts.every=2";
 
+constexpr const char* latent_attention =
+    "model.head_size=8 model.key_value_rank=12 model.query_rank=18 model.rotary_size=4 "
+    "model.value_size=6 experts.number=6 experts.active=2 experts.feed_forward=24 "
+    "experts.groups=3 experts.active_groups=2 experts.first_layer=1";
+
 /// Number of cases at the front that run on every layout: each has an option that no other has.
 constexpr std::size_t cases_on_every_layout = 6;
 
@@ -136,6 +141,12 @@ std::vector<PlanCase> plan_cases() {
        Offload::none, "experts.number=5 model.window=17"},
       {"interleaved", 2, false, true, "none", optimizer, "adamw", Family::gpt_oss, 3, "fp64",
        Offload::none, "experts.number=5 model.window=17"},
+      {"zb-h1", 1, true, true, "selective", weights, "adamw", Family::deepseek_v3, 6, "bf16",
+       Offload::none, latent_attention},
+      {"interleaved", 2, false, true, "full", optimizer, "adamw", Family::deepseek_v3, 6, "fp64",
+       Offload::none, latent_attention},
+      {"2bw", 1, true, true, "none", none, "adamw", Family::deepseek_v3, 6, "bf16", Offload::none,
+       latent_attention},
       {"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64", Offload::none,
        "adapter.kind=lora"},
       {"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3, "bf16",

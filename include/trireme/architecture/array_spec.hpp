@@ -42,7 +42,8 @@ struct ArraySpec {
   /// The array has no gradient, optimizer state or master weights. In the description of a kind of
   /// layers: frozen in all layers of this kind.
   bool frozen = false;
-  bool adapter = false;  ///< whether the array belongs to an adapter
+  bool adapter = false;   ///< whether the array belongs to an adapter
+  bool constant = false;  ///< frozen in every training
 
   std::int64_t elements() const {
     std::int64_t n = 1;

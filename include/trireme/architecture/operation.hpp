@@ -80,7 +80,11 @@ enum class OperationKind : std::uint8_t {
   expert_product,     ///< as `linear`, with the rows and the weights of one expert at a time
   expert_activation,  ///< output = weight · activation(input), for each choice of an expert
   gate,               ///< output = sigmoid(second input) · input, row by row, in place
-  add                 ///< output = input + second input, in place
+  add,                ///< output = input + second input, in place
+  row_product,        ///< as `linear`, of this rank's rows
+  join_heads,  ///< output = queries, keys and values of latent attention, from queries, keys and
+               ///< values of the heads, and common keys
+  take_values  ///< output = the columns of the input that are values, in latent attention
 };
 std::string_view name_of(OperationKind kind);
 
@@ -130,7 +134,8 @@ struct Operation {
   bool gathers_again = false;
   std::vector<AdapterPart> adapter = {};  ///< for `linear`
   std::vector<int> scratch = {};          ///< tensors that each pass uses as work memory
-  double share = 1;  ///< mean fraction of the arrays' matrices that a row is multiplied by
+  double share = 1;    ///< mean fraction of the arrays' matrices that a row is multiplied by
+  double epsilon = 0;  ///< for `norm`: 0 means the model's
   /// Columns that an operation in place changes; it does not read the other columns of its tensor.
   std::optional<Columns> changed = std::nullopt;
 
@@ -248,6 +253,8 @@ struct BlockDescription {
 /// partial sums are reduced; for experts, on average.
 std::int64_t product_rows(const BlockDescription& part, const Operation& operation,
                           const RankSizes& sizes);
+/// Columns of the widest rows that the products of a block gather from the tensor ranks, or reduce.
+std::int64_t gathered_columns(const BlockDescription& part, const RankSizes& sizes);
 /// Number of weight matrices of a product on a rank: one, or one per expert.
 std::int64_t matrices_of(const BlockDescription& part, const Operation& operation,
                          const RankSizes& sizes);

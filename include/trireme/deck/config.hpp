@@ -68,6 +68,11 @@ struct ExpertsConfig {
   double balance_weight = 0.01;  ///< weight of the loss that balances the experts of a layer
   double z_weight = 0;           ///< weight of the mean square of the logarithm of Σ exp(logits)
 
+  ExpertScore score = ExpertScore::softmax;
+  double scale = 1;                ///< factor of the weights
+  std::int64_t groups = 1;         ///< groups of neighbouring experts
+  std::int64_t active_groups = 1;  ///< groups from which a token chooses
+  bool choice_bias = false;        ///< whether constants are added to the scores for the choice
   std::int64_t shared_feed_forward = 0;  ///< inner width of the expert of all tokens; 0: none
   bool shared_gate = false;  ///< whether a sigmoid of each token scales the shared expert's result
 
@@ -89,7 +94,12 @@ struct ModelConfig {
   std::int64_t heads = 0;
   std::int64_t key_value_heads = 0;     ///< resolved: heads by default
   std::int64_t explicit_head_size = 0;  ///< 0: hidden / heads
-  std::int64_t feed_forward = 0;        ///< resolved: 4·hidden by default
+  std::int64_t key_value_rank = 0;      ///< columns of keys and values before their last product;
+                                        ///< 0: no latent attention
+  std::int64_t query_rank = 0;    ///< columns of queries before their last product; 0: one product
+  std::int64_t rotary_size = 0;   ///< last columns of a head with rotary positions; 0: all
+  std::int64_t value_size = 0;    ///< columns of a head's values; 0: the head size
+  std::int64_t feed_forward = 0;  ///< resolved: 4·hidden by default
   std::int64_t sequence = 0;
   std::int64_t vocabulary = 0;     ///< 0 until resolved from the token file
   std::int64_t shared_layers = 0;  ///< layer i has weight group i mod shared_layers; 0: no sharing
@@ -110,6 +120,9 @@ struct ModelConfig {
   double rope_beta_slow = 1;
   double rope_attention_factor = 0;  ///< 0: 0.1 ln(rope_factor) + 1
   bool rope_truncate = true;         ///< whether YaRN's limits are rounded to whole pairs
+  double rope_mscale = 0;            ///< k and k' of DeepSeek's factors, with m(k) = 0.1 k
+  double rope_mscale_all = 0;        ///< ln(rope_factor) + 1; 0: not given
+  bool rope_interleaved = false;     ///< pairs are neighbours instead of from two halves
   Activation activation = Activation::gelu;
   double activation_limit = 7;  ///< limit of the inputs of clamped_swiglu
   Gelu gelu = Gelu::tanh;
@@ -139,6 +152,10 @@ struct ModelConfig {
   std::int64_t heads_per_group() const {
     return key_value_heads == 0 ? 1 : heads / key_value_heads;
   }
+  /// Whether keys and values, and with query_rank queries, come from columns that all heads share.
+  bool has_latent_attention() const { return key_value_rank > 0; }
+  std::int64_t rotary_columns() const { return rotary_size > 0 ? rotary_size : head_size(); }
+  std::int64_t value_columns() const { return value_size > 0 ? value_size : head_size(); }
   bool causal() const { return mask == Mask::causal; }
   bool gated() const { return activation != Activation::gelu; }
   /// Whether all layers have experts.
@@ -154,10 +171,15 @@ struct ModelConfig {
     if (experts.shares()) most = std::min(most, experts.shared_feed_forward);
     return vocabulary > 0 ? std::min(most, vocabulary) : most;
   }
-  /// Factor of attention scores: 1/√K, unless the deck sets query_pre_attention_scalar.
+  /// 0.1 k ln(rope_factor) + 1.
+  double yarn_magnitude(double k) const { return 0.1 * k * std::log(rope_factor) + 1; }
+  /// Factor of attention scores: 1/√K, unless the deck sets query_pre_attention_scalar; with
+  /// rope_mscale_all also the square of its magnitude.
   double attention_scale() const {
     const std::int64_t n = query_pre_attention_scalar;
-    return 1 / std::sqrt(static_cast<double>(n > 0 ? n : head_size()));
+    const bool scaled = rope_scaling == RotaryScalingKind::yarn && rope_mscale_all > 0;
+    const double magnitude = scaled ? yarn_magnitude(rope_mscale_all) : 1;
+    return magnitude * magnitude / std::sqrt(static_cast<double>(n > 0 ? n : head_size()));
   }
   double embedding_scale() const {
     return scaled_embeddings ? std::sqrt(static_cast<double>(hidden)) : 1;

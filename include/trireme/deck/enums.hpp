@@ -22,7 +22,8 @@ enum class Family : std::uint8_t {
   qwen3_moe,
   olmoe,
   qwen2_moe,
-  gpt_oss
+  gpt_oss,
+  deepseek_v3
 };
 
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
@@ -35,6 +36,9 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich, output };
 
 /// RMSNorm of queries and keys, before rotary positions: none, per head, or over all heads.
 enum class QueryKeyNorm : std::uint8_t { none, head, width };
+
+/// Scores of a router, from its logits.
+enum class ExpertScore : std::uint8_t { softmax, sigmoid };
 
 /// Loss that spreads tokens over the experts: none, or one per sample (DeepSeek-AI 2024, arXiv
 /// 2412.19437, section 2.1.2).
@@ -148,6 +152,7 @@ EnumWords enum_words(Family);
 EnumWords enum_words(NormKind);
 EnumWords enum_words(NormPlacement);
 EnumWords enum_words(QueryKeyNorm);
+EnumWords enum_words(ExpertScore);
 EnumWords enum_words(ExpertBalance);
 EnumWords enum_words(Activation);
 EnumWords enum_words(Biases);

@@ -17,6 +17,7 @@ std::vector<std::string> expert_mistakes(const Deck& deck);
 
 /// Messages about contradictions between properties of the model.
 std::vector<std::string> property_mistakes(const Deck& deck);
+std::vector<std::string> latent_mistakes(const Deck& deck);
 
 /// Messages about head sizes that rotary positions do not support, and about missing or
 /// contradictory keys of rotary positions for longer sequences.

@@ -40,6 +40,8 @@ struct Tensor {
   /// `axes` of the values in MXFP4 (mxfp4.hpp), which a file may have as NAME_blocks and
   /// NAME_scales: a matrix for each index of the file's first axis. Empty: files have numbers only.
   Axes packed_axes = {};
+  /// Whether an export with values of two bytes has this tensor in fp32.
+  bool wide = false;
 
   /// Position in the file of an axis of the pieces.
   std::size_t place_of(std::size_t axis) const {
@@ -73,6 +75,9 @@ struct Format {
   std::vector<Copy> (*copies)(const deck::ModelConfig&) = nullptr;
   /// The current name of a file's tensor; "" if the tensor is not a weight of this model.
   std::string (*today)(std::string_view name, const deck::ModelConfig&) = nullptr;
+  /// A file's layer with a tensor of this name predicts further tokens, and an import leaves it
+  /// out: "eh_proj.weight". "": no such layers.
+  std::string further_token = {};
 };
 
 const Format& format_of(Family family);

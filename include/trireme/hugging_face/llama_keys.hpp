@@ -44,6 +44,9 @@ void add_qwen2_moe_keys(std::vector<ConfigKey>& keys);
 /// Adds keys of GptOssForCausalLM: those of add_mixtral_keys, the limit of the activation, and
 /// windows, by default in every other layer. Accepts MXFP4 in quantization_config.
 void add_gpt_oss_keys(std::vector<ConfigKey>& keys);
+/// Adds keys of DeepseekV3ForCausalLM: latent attention, with its own keys of the head size, and
+/// experts.
+void add_deepseek_v3_keys(std::vector<ConfigKey>& keys);
 
 /// Reports numbers of experts that contradict each other.
 void check_experts(const json& file, const deck::ModelConfig& m, Complaints& complaints);

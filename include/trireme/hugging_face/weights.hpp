@@ -38,8 +38,9 @@ struct Exported {
 
 /// Writes the weights into `folder`, in files of at most `shard_bytes` (0: one file), as values of
 /// type `dtype`: the stored bits if the checkpoint has this type, otherwise rounded to nearest,
-/// ties to even. UsageError that names the array if a finite value is too large for `dtype`. Merges
-/// adapters in double precision, and rounds the merged weights to the checkpoint's type.
+/// ties to even. Wide tensors (format.hpp) are fp32 at least. UsageError that names the array if a
+/// finite value is too large for `dtype`. Merges adapters in double precision, and rounds the
+/// merged weights to the checkpoint's type.
 Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                         DType dtype, const std::string& folder, std::int64_t shard_bytes = 0);
 

@@ -26,8 +26,13 @@ struct LossScale {
 
 /// How tokens choose experts.
 struct ExpertChoice {
-  std::int64_t active = 1;  ///< k, number of experts per token
-  bool normalised = true;   ///< whether the weights of a token's experts sum to 1
+  std::int64_t active = 1;         ///< k, number of experts per token
+  bool normalised = true;          ///< whether the weights of a token's experts sum to `scale`
+  bool sigmoid = false;            ///< scores are sigmoids of the logits instead of their softmax
+  double scale = 1;                ///< factor of the weights
+  std::int64_t groups = 1;         ///< equal groups of neighbouring experts, at most most_groups
+  std::int64_t active_groups = 1;  ///< groups from which a token chooses
+  static constexpr std::int64_t most_groups = 64;
 };
 
 /// scores = softmax(scores) per row, in place: logits of the router on entry, probabilities on
@@ -37,14 +42,22 @@ struct ExpertChoice {
 /// in ascending order (Jiang et al. 2024, arXiv 2401.04088, section 2.1: the softmax of the chosen
 /// logits); otherwise it is over all i, and the weight is the probability. routes [T, 2k], scores
 /// [T, E], k ≤ E.
-template <class A>
-void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, const ExpertChoice& choice);
+///
+/// With sigmoid scores, several groups or a bias, the choice is by score + bias: first the groups
+/// with the largest sums of their two largest values, then the experts of these groups with the
+/// largest values. The weight of a chosen expert is its score without the bias, if normalised
+/// divided by the sum of the chosen scores. All weights are multiplied by the scale (DeepSeek-AI
+/// 2024, arXiv 2412.19437, section 2.1.2). bias [E], or empty.
+template <class A, class B = A>
+void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, View1<const B> bias,
+                    const ExpertChoice& choice);
 
 /// Gradient of choose_experts with respect to the logits l, with the choice held fixed. With
-/// weights w_j, their gradients dw_j and s = Σ_j w_j dw_j in ascending order of j, dl = w_j (dw_j −
-/// s) for chosen experts. For the others, dl = 0 if normalised, otherwise dl_i = −s scores_i.
-/// Overwrites dlogits [T, E]. droutes [T, 2k]: columns [0, k) hold dw, the others are not read.
-/// routes [T, 2k] and scores [T, E] are the results of choose_experts. No overlap.
+/// weights w_j, their gradients dw_j and s = Σ_j w_j dw_j / scale in ascending order of j, dl = w_j
+/// (dw_j − s) for chosen experts. For the others, dl = 0 if normalised, otherwise dl_i = −s scale
+/// scores_i. With sigmoid scores, dl is 0 for the others. Overwrites dlogits [T, E]. droutes [T,
+/// 2k]: columns [0, k) hold dw, the others are not read. routes [T, 2k] and scores [T, E] are the
+/// results of choose_experts. No overlap.
 template <class A>
 void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> droutes,
                              View2<const A> routes, View2<const A> scores,
@@ -67,11 +80,12 @@ struct SampleRows {
 
 /// losses[r] = weight Σ_e counts[b, e] scores[r, e] for the sample b of row r, and, if dlogits is
 /// not empty, dlogits += scale ∂losses/∂logits, where scores is the softmax of the logits and
-/// counts is constant. losses [R], dlogits [R, E] or empty, scores [R, E], counts [B, E].
+/// counts is constant. `sigmoid`: scores are sigmoids, and are divided by their sum over a row.
+/// losses [R], dlogits [R, E] or empty, scores [R, E], counts [B, E].
 template <class A>
 void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
                      View2<const A> scores, View2<const A> counts, const SampleRows& rows,
-                     double weight, const LossScale& scale);
+                     double weight, const LossScale& scale, bool sigmoid = false);
 
 /// losses[r] = weight sums[r]², with the results of log_sums_of_exponentials, and, if dlogits is
 /// not empty, dlogits += scale ∂losses/∂logits (Zoph et al. 2022, arXiv 2202.08906, eq. 5). Shapes

@@ -7,8 +7,9 @@
 
 /// Rotary position embedding (Su et al. 2021, arXiv 2104.09864, eq. 34). Pairs are formed from a
 /// head's two halves, as in Hugging Face's Llama: elements i and i + K/2 of a head are rotated by
-/// the angle position · f with f = theta^(−2i/K). The angle is computed in double precision.
-/// Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// the angle position · f with f = theta^(−2i/K), or only those of its last K columns. The angle is
+/// computed in double precision. Asynchronous on exec; instantiated for float, double, Bf16 and
+/// Fp16.
 namespace trireme::kernels {
 
 /// Longer wavelengths for longer sequences: f becomes f (1 − r + r / factor) with r = start +
@@ -27,17 +28,19 @@ struct RotaryScaling {
 /// among this rank's tokens.
 struct Rotary {
   std::int64_t heads = 0;      ///< number of heads to rotate: the first heads of a row
-  std::int64_t head_size = 0;  ///< K, even
+  std::int64_t head_size = 0;  ///< columns of a head
   double theta = 10000;
   std::int64_t sequence = 1;
   std::int64_t first_row = 0;
   layout::TokenPlaces places = {};
   RotaryScaling scaling = {};
   View1<const std::int32_t> positions = {};  // [T], or empty
+  std::int64_t size = 0;     ///< K, even: the last columns of a head, which are rotated; 0: all
+  bool interleaved = false;  ///< pairs are the elements 2i and 2i + 1 instead
 };
 
-/// (a, b) = (a cos − b sin, b cos + a sin) · magnitude for a = x[t, h·K + i], b = x[t, h·K + K/2 +
-/// i], in place. x [T, N], N ≥ heads·K: queries and keys of qkv rows, followed by values.
+/// (a, b) = (a cos − b sin, b cos + a sin) · magnitude for each pair of each head, in place. x [T,
+/// N], N ≥ heads · head_size: queries and keys of qkv rows, followed by values.
 template <class T>
 void rotary_forward(const Exec& exec, View2<T> x, const Rotary& rotary);
 

@@ -2,6 +2,7 @@
 
 #include <trireme/deck/config.hpp>
 #include <trireme/kernels/head_norm.hpp>
+#include <trireme/kernels/latent_heads.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/width_norm.hpp>
 #include <trireme/model/operations.hpp>
@@ -80,6 +81,38 @@ class WidthNormOperation final : public BlockOperation<P> {
   View1<T> gain_query_, gain_key_;    // [Nq], [Nk]
   View1<G> dgain_query_, dgain_key_;  // [Nq], [Nk]; empty if frozen
   std::string forward_, backward_;    // labels of messages
+};
+
+/// Joins queries, keys and values of latent attention (kernels/latent_heads.hpp). Keys that all
+/// heads share are gathered from the tensor ranks, and their gradients are sums over the ranks.
+template <class P>
+class JoinHeadsOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  JoinHeadsOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  const TensorAxis& axis_;
+  kernels::LatentHeads heads_;
+};
+
+/// The columns of attention's output that are values.
+template <class P>
+class TakeValuesOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  TakeValuesOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  kernels::LatentHeads heads_;
 };
 
 /// Attention per head, with the model's scale (1/√K by default), soft cap, mask and sinks. A

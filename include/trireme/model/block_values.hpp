@@ -82,7 +82,8 @@ inline BlockMemory take_block_memory(Arena& arena, Bytes kept, Bytes work) {
 template <class P>
 struct BlockScratch {
   using T = typename P::Compute;
-  View2<T> all;                              // [T, D] all tokens; only with sequence parallelism
+  View1<T> gathered;                         // [T · columns], only with sequence parallelism
+  std::int64_t tokens = 0;                   ///< T
   View1<Accumulate<T>> attention_work;       // size: kernels::attention_workspace_elements
   RingMemory<T> ring;                        // replaces attention_work if context ranks > 1
   std::byte* transient = nullptr;            ///< size: BlockProgram::transient_bytes
@@ -90,6 +91,11 @@ struct BlockScratch {
   View1<T> adapter_rows, adapter_gradients;  // [T · rows], see architecture::AdapterScratch
   View1<T> adapter_input;                    // [T · columns], only in training with dropout
   View1<T> adapter_product;                  // [scaled], only with magnitudes
+
+  /// Memory for rows of all tokens, with the columns of `rows`.
+  View2<T> all(const View2<T>& rows) const {
+    return View2<T>(gathered.data(), static_cast<std::size_t>(tokens), rows.extent(1));
+  }
 };
 
 /// Arguments of generation in addition to the arguments of a forward pass.

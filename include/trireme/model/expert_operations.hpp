@@ -12,12 +12,13 @@
 /// has the choices of all T tokens, and computes the rows of the E' experts that it holds.
 namespace trireme::model {
 
-/// logits [R, E] = y Wᵀ + bias, in the type of sums.
+/// logits [R, E] = y Wᵀ + bias, in the type of the output: the product of a router, or of rows of
+/// latent attention.
 template <class P>
-class RouterOperation final : public BlockOperation<P> {
+class RowProductOperation final : public BlockOperation<P> {
  public:
   using typename BlockOperation<P>::T;
-  RouterOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+  RowProductOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
@@ -26,6 +27,7 @@ class RouterOperation final : public BlockOperation<P> {
 
  private:
   Linear<P> linear_;
+  bool is_wide_;  ///< the output has the type of sums
 };
 
 /// routes [T, 2k]: the k experts of each token and their weights, from the router's logits.
@@ -48,6 +50,7 @@ class ChoiceOperation final : public BlockOperation<P> {
 
   const TensorAxis& axis_;
   kernels::ExpertChoice choice_;
+  View1<T> bias_;       // [E], or empty
   layout::Slice held_;  ///< experts of this rank
   deck::ExpertsConfig experts_;
   std::int64_t sequence_;

@@ -31,12 +31,13 @@ struct LayerNorm {
   View1<G> dbias;  // [D]; empty if frozen
   double epsilon;
 
-  LayerNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
-      : gain(parameters.weight(name + ".gain", m.hidden)),
-        bias(parameters.weight(name + ".bias", m.hidden)),
-        dgain(parameters.gradient(name + ".gain", m.hidden)),
-        dbias(parameters.gradient(name + ".bias", m.hidden)),
-        epsilon(m.norm_epsilon) {}
+  LayerNorm(const Parameters<P>& parameters, const std::string& name, std::int64_t columns,
+            double of_norm)
+      : gain(parameters.weight(name + ".gain", columns)),
+        bias(parameters.weight(name + ".bias", columns)),
+        dgain(parameters.gradient(name + ".gain", columns)),
+        dbias(parameters.gradient(name + ".bias", columns)),
+        epsilon(of_norm) {}
 
   void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
     kernels::layer_norm_forward<T>(handle, y, saved.mean, saved.inverse, x, gain, bias, epsilon);
@@ -72,11 +73,12 @@ struct RmsNorm {
   double offset;   // added to the gain
   double epsilon;
 
-  RmsNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
-      : gain(parameters.weight(name + ".gain", m.hidden)),
-        dgain(parameters.gradient(name + ".gain", m.hidden)),
-        offset(m.gain_offset()),
-        epsilon(m.norm_epsilon) {}
+  RmsNorm(const Parameters<P>& parameters, const std::string& name, std::int64_t columns,
+          double of_norm, double gain_offset)
+      : gain(parameters.weight(name + ".gain", columns)),
+        dgain(parameters.gradient(name + ".gain", columns)),
+        offset(gain_offset),
+        epsilon(of_norm) {}
 
   void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
     kernels::rms_norm_forward<T>(handle, y, saved.inverse, x, gain, offset, epsilon);
@@ -99,15 +101,8 @@ struct RmsNorm {
   }
 };
 
-/// The model's kind of norm.
+/// Either kind of norm.
 template <class P>
 using Norm = std::variant<LayerNorm<P>, RmsNorm<P>>;
-
-template <class P>
-Norm<P> make_norm(const Parameters<P>& parameters, const std::string& name,
-                  const deck::ModelConfig& m) {
-  if (m.norm == NormKind::rms) return RmsNorm<P>(parameters, name, m);
-  return LayerNorm<P>(parameters, name, m);
-}
 
 }  // namespace trireme::model

@@ -273,18 +273,20 @@ class BlockKernels {
     const architecture::Operation& op =
         b_.architecture().kinds[k.kind].operations[at(k.call.operation)];
     const bool multiplies = product_factor(op, Pass::forward) > 0;
-    const bool of_experts = op.kind == architecture::OperationKind::router ||
-                            op.kind == architecture::OperationKind::expert_product;
+    // Products other than `linear` are measured here, the others in a section of their own.
+    const bool measured = op.kind == architecture::OperationKind::router ||
+                          op.kind == architecture::OperationKind::expert_product ||
+                          op.kind == architecture::OperationKind::row_product;
     BenchKernel kernel = kernel_of(b_, k, here);
     if (k.after_product &&
         kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu, kernel.columns))
-      kernel.calls = 0;                   // fused into the preceding product
-    if (is_product(op) && !of_experts) {  // products have their own section
+      kernel.calls = 0;  // fused into the preceding product
+    if (is_product(op) && !measured) {
       if (k.call.accumulates()) measure_sum(kernel);
       return;
     }
     measure(k, kernel, b_.handle());
-    if (multiplies && !of_experts) measure_beside(k, kernel);
+    if (multiplies && !measured) measure_beside(k, kernel);
   }
 
  private:

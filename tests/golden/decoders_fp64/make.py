@@ -17,8 +17,8 @@ Weights and tokens come from integer formulas that the test repeats exactly, so 
 
 NAME.txt: a line "loss" with the mean loss of a batch in fp64; then for every array of Trireme's model a line "NAME SUM
 PROJECTION SQUARES" about its gradient g in fp64: sum of g, sum of g·r with r of the formula `noise`, sum of g²; then a line
-"logits" with the first 16 fp32 logits behind the last 3 tokens of the first sequence. The array "experts.bias" has weights of
-the formula and a number of its own, but no gradient and no line.
+"logits" with the first 16 fp32 logits behind the last 3 tokens of the first sequence. The array "experts.bias" is constant: its
+line has zeros.
 NAME.f64: every 97th element of each array's gradient, in the order of the lines.
 
 Whatever the model's type, transformers computes the angles of rotary positions, RMSNorm, Gemma's scale of the embeddings, the
@@ -93,6 +93,7 @@ LAYER = {
     "attention.key_value_down": ["self_attn.kv_a_proj_with_mqa.weight"],
     "attention.key_value_norm.gain": ["self_attn.kv_a_layernorm.weight"],
     "attention.key_value_up": ["self_attn.kv_b_proj.weight"],
+    "attention.key_rotary": ["self_attn.kv_a_proj_with_mqa.weight"],
     "attention.key_value": ["self_attn.k_proj.weight", "self_attn.v_proj.weight"],
     "attention.query_bias": ["self_attn.q_proj.bias"],
     "attention.key_value_bias": ["self_attn.k_proj.bias", "self_attn.v_proj.bias"],
@@ -140,13 +141,19 @@ GPT_OSS_VIEWS = {
     "experts.gate_up_bias": lambda tensor: tensor.unflatten(-1, (-1, 2)).transpose(1, 2),
     "experts.down": lambda tensor: tensor.transpose(1, 2),
 }
+# The last rows of DeepSeek's first product for keys make the keys that all heads share.
+DEEPSEEK_VIEWS = {
+    "attention.key_value_down": lambda tensor: tensor[:DEEPSEEK_V3["kv_lora_rank"]],
+    "attention.key_rotary": lambda tensor: tensor[DEEPSEEK_V3["kv_lora_rank"]:],
+}
+VIEWS = {"gpt_oss": GPT_OSS_VIEWS, "deepseek_v3": DEEPSEEK_VIEWS}
 
 
 def arrays(model):
     """(name, its tensors, what makes a view of them in our layout) in a fixed order, which numbers the arrays for `weight`."""
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     family = model.config.model_type
-    views = GPT_OSS_VIEWS if family == "gpt_oss" else {}
+    views = VIEWS.get(family, {})
     as_it_is = lambda tensor: tensor
     names = [("embedding.token", ["model.embed_tokens.weight"], as_it_is)]
     for layer in range(model.config.num_hidden_layers):
@@ -308,8 +315,9 @@ def make_model(name):
                         attn_implementation=attention(kind), bos_token_id=0, eos_token_id=0, **settings)).double().eval()
     with torch.no_grad():
         for number, (array, parts, view) in enumerate(arrays(model)):
-            value = weight(number, array, sum(part.numel() for part in parts), 0 if "Gemma" in kind.__name__ else 1)
-            for part, piece in zip(parts, value.split([part.numel() for part in parts])):
+            sizes = [view(part).numel() for part in parts]
+            value = weight(number, array, sum(sizes), 0 if "Gemma" in kind.__name__ else 1)
+            for part, piece in zip(parts, value.split(sizes)):
                 view(part).copy_(piece.reshape(view(part).shape))
     return model
 
@@ -325,9 +333,7 @@ def make(folder, name):
     lines = [f"loss {loss.item()!r}"]
     some = []
     for array, parts, view in arrays(model):
-        if not parts[0].requires_grad:
-            continue
-        g = torch.cat([view(part.grad).reshape(-1) for part in parts])
+        g = torch.cat([view(part.grad if part.requires_grad else torch.zeros_like(part)).reshape(-1) for part in parts])
         lines.append(f"{array} {g.sum().item()!r} {(g * noise(len(g))).sum().item()!r} {(g * g).sum().item()!r}")
         some.append(g[::STRIDE])
     lines.append("logits " + " ".join(repr(x) for x in logits.tolist()))
