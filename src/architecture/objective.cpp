@@ -33,10 +33,34 @@ std::int64_t TrainingObjective::head_losses() const {
   return std::ranges::count(losses, false, &LossTerm::of_layers);
 }
 
-std::int64_t TrainingObjective::loss_sums() const {
+std::int64_t TrainingObjective::term_sums() const {
   std::int64_t sums = 0;
   for (const LossTerm& term : losses) sums += term.parts;
   return sums;
+}
+
+std::int64_t TrainingObjective::loss_sums() const {
+  return term_sums() + std::ssize(expert_layers) * experts;
+}
+
+std::int64_t TrainingObjective::expert_sum(std::int64_t layer) const {
+  const auto found = std::ranges::find(expert_layers, layer);
+  check(found != expert_layers.end(), "layer ", layer, " has no experts");
+  return term_sums() + (found - expert_layers.begin()) * experts;
+}
+
+std::vector<double> TrainingObjective::expert_loads(std::span<const double> sums) const {
+  std::vector<double> loads;
+  auto counts = sums.subspan(static_cast<std::size_t>(term_sums()));
+  for (std::size_t layer = 0; layer < expert_layers.size(); ++layer) {
+    const auto mine = counts.first(static_cast<std::size_t>(experts));
+    counts = counts.subspan(mine.size());
+    double all = 0;
+    for (const double n : mine) all += n;
+    const double mean = all / static_cast<double>(experts);
+    loads.push_back(all > 0 ? *std::ranges::max_element(mine) / mean : 0);
+  }
+  return loads;
 }
 
 std::int64_t TrainingObjective::loss_sum(std::string_view name) const {
@@ -74,6 +98,9 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   if (m.experts.balances()) o.losses.push_back({balance_loss, "sample", 1, m.layers, true});
   if (m.experts.limits_logits())
     o.losses.push_back({router_z_loss, "routed token", m.sequence, m.layers, true});
+  for (std::int64_t layer = 0; layer < m.layers; ++layer)
+    if (m.experts.in_layer(layer)) o.expert_layers.push_back(layer);
+  o.experts = m.experts.number;
   return o;
 }
 

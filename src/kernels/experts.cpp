@@ -359,8 +359,8 @@ void log_sums_of_exponentials(const Exec& exec, View1<A> sums, View2<const A> lo
       });
 }
 
-template <class A>
-void count_experts(const Exec& exec, View2<A> counts, View2<const A> routes) {
+template <class A, class C>
+void count_experts(const Exec& exec, View2<C> counts, View2<const A> routes) {
   const std::int64_t tokens = extent(routes, 0), active = active_of(routes);
   const std::int64_t samples = extent(counts, 0);
   if (tokens == 0) return;
@@ -374,7 +374,7 @@ void count_experts(const Exec& exec, View2<A> counts, View2<const A> routes) {
       KOKKOS_LAMBDA(const std::int64_t t) {
         for (std::int64_t j = active; j < 2 * active; ++j)
           Kokkos::atomic_add(&counts(t / per_sample, static_cast<std::int64_t>(routes(t, j))),
-                             A(1));
+                             C(1));
       });
 }
 
@@ -625,7 +625,6 @@ TRIREME_INSTANTIATE(float, Fp16);
   template void choose_experts_backward<A>(const Exec&, View2<A>, View2<const A>, View2<const A>, \
                                            View2<const A>, const ExpertChoice&);                  \
   template void log_sums_of_exponentials<A>(const Exec&, View1<A>, View2<const A>);               \
-  template void count_experts<A>(const Exec&, View2<A>, View2<const A>);                          \
   template void balance_experts<A>(const Exec&, View1<double>, View2<A>, View2<const A>,          \
                                    View2<const A>, const SampleRows&, double, const LossScale&,   \
                                    bool);                                                         \
@@ -659,5 +658,9 @@ TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(Bf16)
 TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
+
+template void count_experts<float>(const Exec&, View2<float>, View2<const float>);
+template void count_experts<float, double>(const Exec&, View2<double>, View2<const float>);
+template void count_experts<double>(const Exec&, View2<double>, View2<const double>);
 
 }  // namespace trireme::kernels

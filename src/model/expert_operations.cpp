@@ -67,9 +67,11 @@ ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
       held_(place.parameters.shard().part(place.model().experts.number)),
       experts_(place.model().experts),
       sequence_(place.model().sequence) {
+  const architecture::TrainingObjective objective = architecture::objective_of(place.model());
   const auto sum_of = [&](std::string_view loss) {
-    return architecture::objective_of(place.model()).loss_sum(loss) + place.layer();
+    return objective.loss_sum(loss) + place.layer();
   };
+  counts_sum_ = objective.expert_sum(place.layer());
   if (!op.arrays.empty())
     bias_ = place.parameters.weight(place.array(op.arrays.front().name), experts_.number);
   if (experts_.balances()) balance_sum_ = sum_of(architecture::balance_loss);
@@ -95,7 +97,9 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
                            flat(v.template numbers<std::int32_t>(this->op_.saved[choice::order])),
                            flat(v.template numbers<std::int32_t>(this->op_.saved[choice::bounds])),
                            axis_.is_complete() ? routes : own, held_);
-  if (c.context.evaluates()) add_losses(c, {});
+  if (!c.context.evaluates()) return;
+  add_losses(c, {});
+  add_counts(c);
 }
 
 /// balance_loss = weight Σ_b E / (k S) Σ_e n[b, e] P[b, e], with the number n of a sample's tokens
@@ -130,16 +134,32 @@ void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<
   add_sum(c, rows, z_sum_);
 }
 
-/// Ranks that have the same rows add their losses once. Evaluations count only some samples.
+/// Ranks that have the same rows count them once. Evaluations count only some samples.
+template <class P>
+std::int64_t ChoiceOperation<P>::counted_rows(const PassArguments<P>& c) const {
+  if (c.context.losses.extent(0) == 0 || (!axis_.cuts_tokens() && axis_.rank() > 0)) return 0;
+  const std::int64_t rows = axis_.rows().extent;
+  if (!c.context.evaluates()) return rows;
+  return std::clamp<std::int64_t>(
+      c.context.samples * c.values.sizes().sequence - axis_.rows().offset, 0, rows);
+}
+
 template <class P>
 void ChoiceOperation<P>::add_sum(const PassArguments<P>& c, View1<double> rows,
                                  std::int64_t sum) const {
-  if (c.context.losses.extent(0) == 0 || (!axis_.cuts_tokens() && axis_.rank() > 0)) return;
-  std::int64_t counted = extent(rows, 0);
-  if (c.context.evaluates())
-    counted = std::clamp<std::int64_t>(
-        c.context.samples * c.values.sizes().sequence - axis_.rows().offset, 0, counted);
-  kernels::sum_ordered(c.handle, part(c.context.losses, {sum, 1}), part(rows, {0, counted}));
+  if (const std::int64_t counted = counted_rows(c); counted > 0)
+    kernels::sum_ordered(c.handle, part(c.context.losses, {sum, 1}), part(rows, {0, counted}));
+}
+
+template <class P>
+void ChoiceOperation<P>::add_counts(const PassArguments<P>& c) const {
+  using A = Accumulate<T>;
+  const std::int64_t counted = counted_rows(c);
+  if (counted == 0) return;
+  const View1<double> counts = part(c.context.losses, {counts_sum_, experts_.number});
+  kernels::count_experts<A, double>(
+      c.handle, trireme::matrix(counts, 1, experts_.number),
+      rows_of(axis_.own_rows(c.values.sums(this->op_.output)), 0, counted));
 }
 
 template <class P>
@@ -156,6 +176,7 @@ void ChoiceOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
                                       axis_.own_rows(v.sums(this->op_.output)),
                                       v.sums(this->op_.saved[choice::scores]), choice_);
   add_losses(c, of_logits);
+  add_counts(c);
   kernels::round_sums<T>(c.handle, v.gradient(this->op_.input()), of_logits);
 }
 

@@ -101,15 +101,15 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
   const architecture::BlockDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
   if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
-  const std::int64_t losses = architecture::objective_of(a.model).loss_sums();
-  parts.scratch = aligned(losses * 8) +
+  const architecture::TrainingObjective objective = architecture::objective_of(a.model);
+  parts.scratch = aligned(objective.loss_sums() * 8) +
                   (s.cuts_tokens ? aligned(s.tokens * gathered * s.element) : 0) +
                   attention_work(s, config, machine) + transient + 2 * residual;  // output and dx
   parts.scratch += 2 * aligned(s.tokens * adapters.rows * s.element) +
                    aligned(s.tokens * adapters.columns * s.element) +
                    aligned(adapters.scaled * s.element);
   if (config.precision.products == Products::fp8) parts.scratch += aligned(codes);
-  parts.scratch += history_bytes(config.run, losses);
+  parts.scratch += history_bytes(config.run, objective.term_sums());
   if (!config.run.prompts.empty()) parts.scratch += aligned(s.targets * 2 * 8);  // scores
   parts.head_scratch = at(Home::scratch, head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *

@@ -53,6 +53,7 @@ std::string to_json(const Metrics& m) {
   for (const NamedLoss& other : m.other_validation_losses)
     line["validation_" + other.name] = other.mean;
   append("bits_per_byte", m.bits_per_byte);
+  if (!m.expert_loads.empty()) line["expert_loads"] = m.expert_loads;
   return line.dump();
 }
 

@@ -43,7 +43,7 @@ StepResults<P>::StepResults(const deck::Config& config, EngineParts<P>& parts,
     : config_(config), parts_(parts), actions_(actions), handle_(handle), grid_(grid) {
   if (!parts.optimizer) return;
   const std::int64_t sums = extent(parts.model->losses(), 0);
-  history_.emplace(config.run, sums);
+  history_.emplace(config.run, parts.model->objective().term_sums());
   if (config.parallel.workers == 1) return;
   worker_loss_memory_ = Arena("losses of workers", aligned(sums * 8));
   worker_losses_ = worker_loss_memory_.take<double>(sums);
@@ -113,7 +113,7 @@ StepResult StepResults<P>::overlapping_result(std::int64_t step) {
                        "train/result reads the gradient norm and what was skipped");
   copy_to_host<double>(handle_, before, records.scale_before(step),
                        "train/result reads the loss scale before the update");
-  StepResult found = result_from(parts_.model->objective().terms_of(sums), status, step);
+  StepResult found = result_from(sums, status, step);
   if (found.skips.loss_scale) found.skips.scale_before = before[0];
   found.earlier = earlier_steps(step);
   return found;
@@ -123,19 +123,18 @@ template <class P>
 std::vector<double> StepResults<P>::loss_sums(View1<double> losses, const char* waits) {
   std::vector<double> sums(losses.extent(0));
   copy_to_host<double>(handle_, sums, losses, waits);
-  sum_over_ranks(sums, "loss");
-  return parts_.model->objective().terms_of(sums);
+  sum_over_ranks(sums, sums.size(), "loss");
+  return sums;
 }
 
 /// Sums over the replicas and the workers, and then over the ranks of a model. All tensor ranks of
 /// the last stage have the losses of the head. Sums of layers are on the ranks that have the layer.
 template <class P>
-void StepResults<P>::sum_over_ranks(std::vector<double>& sums, const char* what) {
-  const auto& objective = parts_.model->objective();
-  const auto all = static_cast<std::size_t>(objective.loss_sums());
-  const auto of_head = static_cast<std::ptrdiff_t>(objective.head_losses());
+void StepResults<P>::sum_over_ranks(std::vector<double>& sums, std::size_t of_step,
+                                    const char* what) {
+  const auto of_head = static_cast<std::ptrdiff_t>(parts_.model->objective().head_losses());
   if (!parts_.parameters.shard().has_head() || parts_.tensor.rank() > 0)
-    for (auto step = sums.begin(); step != sums.end(); step += static_cast<std::ptrdiff_t>(all))
+    for (auto step = sums.begin(); step != sums.end(); step += static_cast<std::ptrdiff_t>(of_step))
       std::fill_n(step, of_head, 0.0);
   parts_.replicas.template all_reduce<double>(std::span(sums), grid::Reduction::sum, what);
   if (parts_.local)
@@ -151,7 +150,8 @@ void StepResults<P>::remember(std::int64_t step) {
   const View1<double> losses = overlaps       ? actions_.records().losses(step)
                                : parts_.local ? worker_losses_
                                               : parts_.model->losses();
-  history_->add(handle_, step, divides ? actions_.batch_targets(step) : 0, losses);
+  const std::int64_t terms = parts_.model->objective().term_sums();
+  history_->add(handle_, step, divides ? actions_.batch_targets(step) : 0, part(losses, 0, terms));
   const auto add_norm = [&](View1<double> status) {
     history_->add_norm(handle_, View1<double>(status.data() + kernels::status_norm, 1));
   };
@@ -174,11 +174,11 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
     norms.push_back(e.norm);
   }
   const bool overlaps = parts_.other_version.has_value();
-  if (!overlaps) sum_over_ranks(losses, "losses of earlier steps");
+  const auto sums = static_cast<std::size_t>(parts_.model->objective().term_sums());
+  if (!overlaps) sum_over_ranks(losses, sums, "losses of earlier steps");
   if (parts_.local)
     parts_.local->across().template all_reduce<double>(std::span(norms), grid::Reduction::sum,
                                                        "norms of earlier steps");
-  const auto sums = static_cast<std::size_t>(parts_.model->objective().loss_sums());
   std::vector<double> means;
   for (std::size_t e = 0; e < entries.size(); ++e) {
     const std::vector<double> of_step =
@@ -216,14 +216,18 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
 template <class P>
 StepResult StepResults<P>::result_from(std::span<const double> sums, std::span<const double> status,
                                        std::int64_t step) const {
-  const Skips skips = skips_from<P>(config_, status, *parts_.optimizer);
-  StepResult found{0, {}, status[kernels::status_norm], skips, {}};
-  const auto& terms = parts_.model->objective().losses;
+  StepResult found;
+  found.gradient_norm = status[kernels::status_norm];
+  found.skips = skips_from<P>(config_, status, *parts_.optimizer);
+  const architecture::TrainingObjective& objective = parts_.model->objective();
+  found.expert_loads = objective.expert_loads(sums);
+  const auto& terms = objective.losses;
+  const std::vector<double> of_terms = objective.terms_of(sums);
   const std::int64_t samples = actions_.batch_samples(step);
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const std::int64_t counted =
         i == 0 ? actions_.batch_targets(step) : samples * terms[i].per_sample;
-    const double mean = counted == 0 ? 0 : sums[i] / static_cast<double>(counted);
+    const double mean = counted == 0 ? 0 : of_terms[i] / static_cast<double>(counted);
     found.loss = i == 0 ? mean : found.loss + mean;
     if (i > 0) found.other_losses.push_back(NamedLoss{std::string(terms[i].name), mean});
   }

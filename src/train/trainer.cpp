@@ -229,6 +229,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
   m.time = to_text(utc_now());
   m.loss = found.loss;
   m.other_losses = found.other_losses;
+  m.expert_loads = found.expert_loads;
   m.learning_rate = optim::learning_rate(c.optimizer, step, batches_.global(step));
   m.gradient_norm = found.gradient_norm;
   m.global_batch = batches_.global(step);

@@ -264,9 +264,12 @@ Evaluation TypedEngine<P>::evaluate(const data::Windows& file, std::int64_t wind
   const std::int64_t targets = all(actions_.counted().targets);
   Evaluation found;
   found.bytes = all(actions_.counted().bytes);
-  const auto& terms = parts_.model->objective().losses;
+  const architecture::TrainingObjective& objective = parts_.model->objective();
+  found.expert_loads = objective.expert_loads(sums);
+  const auto& terms = objective.losses;
+  const std::vector<double> of_terms = objective.terms_of(sums);
   for (std::size_t i = 0; i < terms.size(); ++i)
-    found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
+    found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), of_terms[i],
                             i == 0 ? targets : samples * terms[i].per_sample});
   if (parts_.servers)
     parts_.servers->broadcast(found.losses.front().nats, "loss of the evaluation");

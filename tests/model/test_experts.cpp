@@ -161,12 +161,26 @@ TEST(ExpertLossTerms, HaveASumPerLayer) {
     m.layers = layers;
     const auto objective = architecture::objective_of(m);
     EXPECT_EQ(objective.head_losses(), 1);
-    EXPECT_EQ(objective.loss_sums(), 1 + 2 * layers);
+    EXPECT_EQ(objective.loss_sums(), (1 + 2 * layers) + layers * 5);
     EXPECT_EQ(objective.loss_sum("router_z_loss"), 1 + layers);
+    EXPECT_EQ(objective.expert_sum(layers - 1), (1 + 2 * layers) + (layers - 1) * 5);
   }
   m.layers = 2;
   EXPECT_EQ(architecture::objective_of(m).terms_of(std::vector<double>{1, 2, 3, 4, 5}),
             (std::vector<double>{1, 5, 9}));
+}
+
+TEST(ExpertLoads, AreTheLargestCountsOverTheMeans) {
+  deck::ModelConfig m = model_with_experts();
+  m.layers = 4;
+  m.experts.first_layer = 1;
+  const auto objective = architecture::objective_of(m);
+  EXPECT_EQ(objective.expert_layers, (std::vector<std::int64_t>{1, 2, 3}));
+  std::vector<double> sums(static_cast<std::size_t>(objective.loss_sums()), 100.0);
+  const std::vector<double> counts{2, 2, 2, 2, 2, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0};
+  std::ranges::copy(counts, sums.end() - 15);
+  EXPECT_EQ(objective.expert_loads(sums), (std::vector<double>{1, 5, 0}));
+  EXPECT_THROW(objective.expert_sum(0), Error);
 }
 
 TEST(ExpertCosts, OnlyActiveExpertsCountAsFlops) {

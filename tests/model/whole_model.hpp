@@ -62,7 +62,7 @@ void expect_planned_bytes(const deck::ModelConfig& model, const Change& change) 
       EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
       EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
       EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
-      const std::int64_t losses = architecture::objective_of(config.model).loss_sums();
+      const std::int64_t losses = architecture::objective_of(config.model).term_sums();
       EXPECT_EQ(plan.at(5).bytes - plan::history_bytes(config.run, losses),
                 stage.rank_model().scratch_bytes());
     }

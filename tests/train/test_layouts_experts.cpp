@@ -24,6 +24,7 @@ Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
     const StepResult found = rig.engine->result();
     terms.push_back({found.loss, found.gradient_norm});
     for (const NamedLoss& other : found.other_losses) terms.back().push_back(other.mean);
+    terms.back().insert(terms.back().end(), found.expert_loads.begin(), found.expert_loads.end());
   }
   return terms;
 }
@@ -38,7 +39,7 @@ class ExpertLosses : public ::testing::Test {
     if (alone_.empty()) {
       const auto self = grid::Communicator::self();
       alone_ = terms_of(tokens_, *self, {});
-      ASSERT_EQ(alone_.front().size(), 4U);
+      ASSERT_EQ(alone_.front().size(), 7U);  // with the loads of 3 layers
     }
     for (std::size_t step = 0; step < alone_.size(); ++step)
       for (std::size_t i = 0; i < alone_[step].size(); ++i)

@@ -59,6 +59,9 @@ struct TrainingObjective {
   std::vector<BatchField> fields;  ///< the embedding's fields, then the head's, then positions
   /// Loss of tokens first. Terms with one sum per layer are last.
   std::vector<LossTerm> losses;
+  /// Layers with experts, whose numbers of tokens are counted beside the losses.
+  std::vector<std::int64_t> expert_layers;
+  std::int64_t experts = 0;  ///< of a layer
 
   /// Index of a field in `fields`.
   std::optional<std::size_t> find(std::string_view name) const;
@@ -67,9 +70,17 @@ struct TrainingObjective {
   /// Number of terms that the head computes.
   std::int64_t head_losses() const;
   /// Number of sums of all terms, in the order of the terms and their layers.
+  std::int64_t term_sums() const;
+  /// Number of sums: term_sums(), then the numbers of tokens that use each expert of each layer
+  /// with experts.
   std::int64_t loss_sums() const;
   /// Index of the first sum of a term. Error if the objective does not have it.
   std::int64_t loss_sum(std::string_view name) const;
+  /// Index of the sum of the first expert of a layer.
+  std::int64_t expert_sum(std::int64_t layer) const;
+  /// For each layer with experts, the tokens of its most used expert, divided by the mean of all
+  /// its experts: 1 if all are used equally; 0 if no token was counted.
+  std::vector<double> expert_loads(std::span<const double> sums) const;
   /// The terms of `sums`: the sums of a term's layers are added in their order.
   std::vector<double> terms_of(std::span<const double> sums) const;
   /// Whether targets are chosen tokens, not all tokens of a sample.

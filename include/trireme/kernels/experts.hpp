@@ -69,8 +69,8 @@ void log_sums_of_exponentials(const Exec& exec, View1<A> sums, View2<const A> lo
 
 /// counts[b, e] += number of tokens of sample b that use expert e. counts [B, E], routes [T, 2k];
 /// each sample has T / B consecutive rows.
-template <class A>
-void count_experts(const Exec& exec, View2<A> counts, View2<const A> routes);
+template <class A, class C = A>
+void count_experts(const Exec& exec, View2<C> counts, View2<const A> routes);
 
 /// Rows of samples in a part of a matrix.
 struct SampleRows {

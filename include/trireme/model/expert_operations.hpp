@@ -45,6 +45,10 @@ class ChoiceOperation final : public BlockOperation<P> {
   /// Adds the losses of this rank's rows to the context's losses, and their gradients to `dlogits`
   /// unless it is empty.
   void add_losses(const PassArguments<P>& call, View2<Accumulate<T>> dlogits) const;
+  /// Number of this rank's rows whose losses and choices count: 0 if another rank counts them.
+  std::int64_t counted_rows(const PassArguments<P>& call) const;
+  /// Adds this rank's choices to the numbers of tokens of the layer's experts.
+  void add_counts(const PassArguments<P>& call) const;
   /// Adds the losses of rows to a sum of the objective's losses.
   void add_sum(const PassArguments<P>& call, View1<double> rows, std::int64_t sum) const;
 
@@ -55,6 +59,7 @@ class ChoiceOperation final : public BlockOperation<P> {
   deck::ExpertsConfig experts_;
   std::int64_t sequence_;
   std::int64_t balance_sum_ = -1, z_sum_ = -1;  ///< in the objective's sums; −1: none
+  std::int64_t counts_sum_;                     ///< likewise: the layer's first expert
 };
 
 /// The routes to the experts of a rank, as ChoiceOperation sorted them, on the host. Waits for the

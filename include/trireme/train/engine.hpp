@@ -28,6 +28,7 @@ struct StepResult {
   std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the loss of tokens
   double gradient_norm = 0;             ///< before clipping
   Skips skips;                          ///< skipped steps so far
+  std::vector<double> expert_loads;     ///< see TrainingObjective::expert_loads()
   std::optional<double> noise_scale;    ///< gradient noise scale in samples, if it is estimated
   /// On rank 0, the steps between the previous result and this step, at most plan::longest_history.
   std::vector<StepLoss> earlier = {};
@@ -45,7 +46,8 @@ struct LossSum {
 
 /// Losses on a token file.
 struct Evaluation {
-  std::vector<LossSum> losses;  ///< loss of predicted tokens first
+  std::vector<LossSum> losses;       ///< loss of predicted tokens first
+  std::vector<double> expert_loads;  ///< see TrainingObjective::expert_loads()
   /// Bytes of text in the predicted tokens; 0 if these tokens are chosen at random.
   std::int64_t bytes = 0;
   const LossSum& tokens() const { return losses.front(); }

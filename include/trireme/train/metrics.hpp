@@ -45,6 +45,8 @@ struct Metrics {
   std::vector<NamedLoss> other_validation_losses;  ///< losses of the other terms
   std::optional<double> bits_per_byte;
   std::optional<double> gradient_noise_scale;  ///< in samples
+  /// For each layer with experts, the load of its most used expert: 1 if all are used equally.
+  std::vector<double> expert_loads = {};
 };
 
 /// One JSON object whose numbers read back exactly. Values that are not finite become null.

@@ -40,15 +40,16 @@ class StepResults {
   /// Sum of the last stage's values over `ranks` and all workers of local training, on every rank.
   template <class N>
   N from_last_stage(N mine, grid::Communicator& ranks, const char* what);
-  /// Sum of each term of the objective over all ranks, on every rank. `waits`: label.
+  /// The objective's sums over all ranks, on every rank. `waits`: label.
   std::vector<double> loss_sums(View1<double> losses, const char* waits);
 
   /// Device memory of the history.
   Bytes bytes() const { return history_ ? history_->bytes() : 0; }
 
  private:
-  /// Replaces sums of losses, of one or several steps, by their sums over all ranks.
-  void sum_over_ranks(std::vector<double>& sums, const char* what);
+  /// Replaces sums of losses, `of_step` for each of one or several steps, by their sums over all
+  /// ranks.
+  void sum_over_ranks(std::vector<double>& sums, std::size_t of_step, const char* what);
   /// Takes the steps before `step` from the history. Valid on rank 0. Collective unless steps
   /// overlap.
   std::vector<StepLoss> earlier_steps(std::int64_t step);

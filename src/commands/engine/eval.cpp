@@ -232,6 +232,11 @@ void print(const train::Evaluation& e, const std::string& checkpoint, std::int64
       e.bytes > 0 ? text(", ", with_commas(e.bytes), " bytes") : "");
   for (const train::LossSum& sum : e.losses)
     say(sum.name, " ", fixed(sum.mean(), 6), &sum == &tokens ? " nats per " : " per ", sum.counted);
+  if (!e.expert_loads.empty()) {
+    std::vector<std::string> loads;
+    for (const double load : e.expert_loads) loads.push_back(fixed(load, 2));
+    say("load of the most used expert of each layer, relative to the mean: ", join(loads, ", "));
+  }
   say("perplexity ", fixed(std::exp(tokens.mean()), 4));
   if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
 }
@@ -246,6 +251,7 @@ void add_losses(const train::Evaluation& e, nlohmann::ordered_json& json) {
   json["bits_per_byte"] = e.bytes > 0 ? nlohmann::ordered_json(e.bits_per_byte()) : nullptr;
   json["bytes"] = e.bytes;
   json["losses"] = std::move(losses);
+  if (!e.expert_loads.empty()) json["expert_loads"] = e.expert_loads;
 }
 
 void write_results(grid::Runtime& runtime, const std::string& path,
