@@ -1,3 +1,4 @@
+// A rank's rows and columns of tensors.
 #include <trireme/architecture/extents.hpp>
 
 #include <trireme/architecture/rank_sizes.hpp>

@@ -1,3 +1,5 @@
+// The fields of batches, the terms of the loss, and the places of their sums and of the counts of
+// experts.
 #include <trireme/architecture/objective.hpp>
 
 #include <trireme/architecture/ends.hpp>

@@ -211,7 +211,7 @@ std::string odd_heads(const Deck& deck) {
 std::vector<std::string> rotary_mistakes(const Deck& deck) {
   std::vector<std::string> mistakes;
   const ModelConfig& m = deck.config.model;
-  if (m.positions == Positions::rotary && m.head_size() % 2 != 0)
+  if (m.positions == Positions::rotary && !m.has_latent_attention() && m.head_size() % 2 != 0)
     if (const std::string mistake = odd_heads(deck); !mistake.empty()) mistakes.push_back(mistake);
   if (m.rope_scaling == RotaryScalingKind::none) return mistakes;
   const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
@@ -226,9 +226,9 @@ std::vector<std::string> rotary_mistakes(const Deck& deck) {
   if (m.rope_scaling != RotaryScalingKind::linear && m.rope_original_sequence == 0)
     report(scaling,
            " needs rope_original_sequence; set it to the sequence of the earlier training");
-  if (m.rope_scaling == RotaryScalingKind::dynamic && m.head_size() <= 2)
-    report(scaling, " needs heads of more than 2 columns, but a head has ", m.head_size(),
-           "; choose fewer heads, or another rope_scaling");
+  if (m.rope_scaling == RotaryScalingKind::dynamic && m.rotary_columns() <= 2)
+    report(scaling, " needs more than 2 rotated columns of a head, but a head has ",
+           m.rotary_columns(), "; choose fewer heads, or another rope_scaling");
   if (m.rope_scaling == RotaryScalingKind::llama3 &&
       m.rope_high_frequency_factor <= m.rope_low_frequency_factor)
     report(deck.cite("model", "rope_high_frequency_factor"), " is not above ",

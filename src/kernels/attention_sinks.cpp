@@ -1,3 +1,4 @@
+// Rescales attention's result for the sinks, and sums their gradients.
 #include <trireme/kernels/attention_sinks.hpp>
 
 #include <trireme/kernels/matmul.hpp>

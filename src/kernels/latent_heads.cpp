@@ -1,3 +1,4 @@
+// Copies between the tensors of latent attention and the heads that attention computes with.
 #include <trireme/kernels/latent_heads.hpp>
 
 #include <trireme/base/check.hpp>

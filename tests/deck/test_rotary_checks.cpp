@@ -48,7 +48,7 @@ TEST(RotaryChecks, ReportContradictions) {
       "[model] rope_beta_fast = 32.0 (default) is less than [model] rope_beta_slow = 33");
   expect_contains(with("yarn", {"model.rope_theta=1"}), "needs rope_theta above 1");
   expect_contains(with("dynamic", {"model.head_size=2"}),
-                  "needs heads of more than 2 columns, but a head has 2");
+                  "needs more than 2 rotated columns of a head, but a head has 2");
   expect_contains(mistakes_with({"model.rope_scaling=linear", "model.rope_factor=0.5"}),
                   "model.rope_factor=0.5: expected a number of at least 1");
 }

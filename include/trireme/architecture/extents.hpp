@@ -16,7 +16,7 @@ enum class Divide : std::uint8_t {
   evenly,      ///< layout::split()
   groups,      ///< each rank has the groups of its elements: see Shard::groups()
   vocabulary,  ///< evenly, also among the pipeline ranks that share the vocabulary
-  ranks        ///< every rank has the sizes of all ranks, one behind the other
+  ranks        ///< every rank has the sizes of all ranks, one after the other
 };
 
 /// A size of the whole model.

@@ -34,7 +34,7 @@ void join_heads_backward(const Exec& exec, View2<T> dq, View2<T> dkv, View2<T> d
 template <class T>
 void take_values(const Exec& exec, View2<T> v, View2<const T> o, const LatentHeads& of);
 
-/// Gradient of take_values: dout [T, H·K] = dv [T, H·V], and zeros behind each head's V columns.
+/// Gradient of take_values: dout [T, H·K] = dv [T, H·V], and zeros after each head's V columns.
 template <class T>
 void take_values_backward(const Exec& exec, View2<T> dout, View2<const T> dv,
                           const LatentHeads& of);
