@@ -2,10 +2,12 @@
 /// legal everywhere: results stay unchanged or become an empty sum. (Attention without heads:
 /// test_attention.cpp; an empty part of a vocabulary: test_cross_entropy.cpp.)
 
+#include <trireme/kernels/attention_sinks.hpp>
 #include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/latent_heads.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/outer_step.hpp>
@@ -82,6 +84,9 @@ TYPED_TEST(Empty, ElementwiseKernelsAcceptNoElements) {
     tanh_backward<T>(handle, x, x, x);
     swiglu_forward<T>(handle, x, nothing<T>(rows, 2 * columns));
     swiglu_backward<T>(handle, nothing<T>(rows, 2 * columns), x, nothing<T>(rows, 2 * columns));
+    clamped_swiglu_forward<T>(handle, x, nothing<T>(rows, 2 * columns), 7);
+    clamped_swiglu_backward<T>(handle, nothing<T>(rows, 2 * columns), x,
+                               nothing<T>(rows, 2 * columns), 7);
     rotary_forward<T>(handle, x, Rotary{columns / 2, 2});
     for (const double rate : {0.0, 0.5}) {
       const Dropout dropout{rate, key, 3};
@@ -101,6 +106,30 @@ TYPED_TEST(Empty, ElementwiseKernelsAcceptNoElements) {
   cache_append<T>(handle, nothing<T>(3, 0), View3<T>(nullptr, 3, 5, 0), View3<T>(nullptr, 3, 5, 0),
                   nothing<T>(3, 0), {tokens.flat(), tokens.flat()});
   fence(handle, "test");
+}
+
+TYPED_TEST(Empty, HeadsOfAttentionAcceptNoRowsAndNoHeads) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  const Handle handle;
+  const DeviceArray<T> sinks(3);
+  const DeviceArray<Acc> dsinks(3, Acc(2));
+  for (const auto& [rows, heads] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {13, 0}, {0, 0}}) {
+    const auto of_heads = [&](std::int64_t columns) { return nothing<T>(rows, heads * columns); };
+    const DeviceArray<T> k(2 * rows, T(3.0F));
+    const LatentHeads n{heads, 4, 2, 3};
+    join_heads<T>(handle, of_heads(12), of_heads(4), of_heads(5), k.matrix(rows, 2), n);
+    join_heads_backward<T>(handle, of_heads(4), of_heads(5), k.matrix(rows, 2), of_heads(12), n);
+    EXPECT_EQ(k.values(), std::vector<T>(static_cast<std::size_t>(2 * rows), T(0.0F)));
+    take_values<T>(handle, of_heads(3), of_heads(4), n);
+    take_values_backward<T>(handle, of_heads(4), of_heads(3), n);
+    const View3<Acc> sums(nullptr, 1, static_cast<std::size_t>(heads),
+                          static_cast<std::size_t>(rows));
+    attention_sinks_forward<T>(handle, of_heads(4), sums, part(sinks.flat(), 0, heads));
+    attention_sinks_backward<T>(handle, part(dsinks.flat(), 0, heads), of_heads(4), of_heads(4),
+                                sums, part(sinks.flat(), 0, heads), nothing<Acc>(rows, heads));
+  }
+  EXPECT_EQ(dsinks.values(), std::vector<Acc>(3, Acc(2)));
 }
 
 TYPED_TEST(Empty, EmbeddingsAcceptNoTokensAndNoTable) {

@@ -133,6 +133,13 @@ TEST(Metrics, NamesTheTermsOfTheObjective) {
       << line;
 }
 
+TEST(Metrics, HaveTheLoadsOfExperts) {
+  Metrics m;
+  EXPECT_EQ(to_json(m).find("expert"), std::string::npos);
+  m.expert_loads = {1, 2.5};
+  EXPECT_NE(to_json(m).find(",\"expert_loads\":[1.0,2.5]}"), std::string::npos) << to_json(m);
+}
+
 TEST(Metrics, RestartedRunReadsAsOne) {
   const trireme::testing::TemporaryFolder folder;
   const auto write = [&](std::optional<std::int64_t> restored, std::int64_t first,
