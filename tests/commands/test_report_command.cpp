@@ -113,6 +113,23 @@ TEST_F(Report, WritesAPageForFewOrDamagedMetrics) {
   expect_on_page("There is no metrics.jsonl");
 }
 
+TEST_F(Report, ShowsTheLoadOfExperts) {
+  std::string lines;
+  for (const int step : {1, 2}) {
+    std::string one = line(step, "5.5");
+    one.insert(one.rfind('}'), text(", \"expert_loads\": [1.25, ", 2 * step, ".5]"));
+    lines += one;
+  }
+  write_run(lines);
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  expect_on_page("Load of experts");
+  expect_on_page("<title>step 2\nvalue 4.5</title>");
+  write_run(line(1, "5.5"));
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  EXPECT_EQ(file("run/report.html").find("Load of experts"), std::string::npos);
+}
+
 TEST_F(Report, StaysBelowAMegabyteForManySteps) {
   std::string lines;
   for (int i = 1; i <= 100000; ++i) lines += line(i, text(2 + 100.0 / i + 0.1 * std::sin(i * i)));

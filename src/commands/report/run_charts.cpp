@@ -205,8 +205,15 @@ class Charts {
     add({"Loss scale", "", "logarithmic", true}, curves(&train::Metrics::loss_scale));
     add({"Gradient noise scale", "samples", "logarithmic", true},
         curves(&train::Metrics::gradient_noise_scale));
+    add({"Load of experts", "times the mean", "most used expert of any layer"},
+        noisy(curves(&largest_load)));
     add({"Bits per byte", "bits per byte", "validation"}, curves(&train::Metrics::bits_per_byte));
     return out + other_losses();
+  }
+
+  static std::optional<double> largest_load(const train::Metrics& m) {
+    if (m.expert_loads.empty()) return {};
+    return std::ranges::max(m.expert_loads);
   }
 
   std::string figure(const std::vector<Series>& series, ChartOptions options) const {

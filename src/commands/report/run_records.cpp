@@ -47,6 +47,9 @@ train::Metrics record_of(const JsonLine& line) {
   m.other_losses = other_losses(line, false);
   m.other_validation_losses = other_losses(line, true);
   m.bits_per_byte = line.maybe("bits_per_byte");
+  if (const auto loads = line.json.find("expert_loads"); loads != line.json.end())
+    for (const auto& load : *loads)
+      if (load.is_number()) m.expert_loads.push_back(load.get<double>());
   return m;
 }
 
