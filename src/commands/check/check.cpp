@@ -172,7 +172,7 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       scientific(a.model_flops_per_token() * static_cast<double>(tokens)), " model FLOPs (6 N + ",
       c.model.causal() ? "6 L h s per token, attention causal"
                        : "12 L h s per token, attention full",
-      a.has_frozen ? ", less 2 per frozen weight" : "",
+      a.frozen_products() > 0 ? ", less 2 per frozen weight" : "",
       c.model.predicts_masked_tokens()
           ? text(", ", c.model.targets(), " of ", c.model.sequence, " tokens predicted")
           : "",
