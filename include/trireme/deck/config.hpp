@@ -120,8 +120,8 @@ struct ModelConfig {
   double rope_beta_slow = 1;
   double rope_attention_factor = 0;  ///< 0: 0.1 ln(rope_factor) + 1
   bool rope_truncate = true;         ///< whether YaRN's limits are rounded to whole pairs
-  double rope_mscale = 0;            ///< k and k' of DeepSeek's factors, with m(k) = 0.1 k
-  double rope_mscale_all = 0;        ///< ln(rope_factor) + 1; 0: not given
+  double rope_mscale = 0;            ///< DeepSeek's mscale: see yarn_magnitude(); 0: not given
+  double rope_mscale_all = 0;        ///< DeepSeek's mscale_all_dim; 0: not given
   bool rope_interleaved = false;     ///< pairs are neighbours instead of from two halves
   Activation activation = Activation::gelu;
   double activation_limit = 7;  ///< limit of the inputs of clamped_swiglu
@@ -171,7 +171,8 @@ struct ModelConfig {
     if (experts.shares()) most = std::min(most, experts.shared_feed_forward);
     return vocabulary > 0 ? std::min(most, vocabulary) : most;
   }
-  /// 0.1 k ln(rope_factor) + 1.
+  /// 0.1 k ln(rope_factor) + 1: YaRN's factor of queries and keys for k = 1, and DeepSeek's for k =
+  /// rope_mscale or rope_mscale_all.
   double yarn_magnitude(double k) const { return 0.1 * k * std::log(rope_factor) + 1; }
   /// Factor of attention scores: 1/√K, unless the deck sets query_pre_attention_scalar; with
   /// rope_mscale_all also the square of its magnitude.
