@@ -50,7 +50,7 @@ MicroContext PipelineStage<P>::with_fields(const MicroContext& context, const Sl
 template <class P>
 MicroContext PipelineStage<P>::with_losses(const MicroContext& context, const Scratch& scratch) {
   MicroContext result = context;
-  result.losses = scratch.losses;
+  if (result.losses.extent(0) == 0) result.losses = scratch.losses;
   return result;
 }
 

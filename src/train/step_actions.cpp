@@ -149,6 +149,7 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.loss_scale = parts_.other_version ? parts_.optimizer->delayed_loss_scale(number)
                                       : parts_.optimizer->loss_scale();
   c.version = parts_.version_of(number);
+  if (records_) c.losses = records_->losses(number);
   return c;
 }
 
@@ -260,17 +261,17 @@ void StepActions<P>::finish() {
 
 template <class P>
 void StepActions<P>::mark_loss(std::int64_t step) {
-  const View1<const double> of_tokens(parts_.model->losses().data(), 1);
-  parts_.optimizer_of(step).mark_loss(handle_, of_tokens);
-  if (records_) kernels::copy<double>(handle_, records_->losses(step), parts_.model->losses());
+  const View1<double> losses = records_ ? records_->losses(step) : parts_.model->losses();
+  parts_.optimizer_of(step).mark_loss(handle_, View1<const double>(losses.data(), 1));
 }
 
 /// Prepares the first forward pass of an overlapping step. The gradients of step − 2, in the same
-/// memory, have been applied, and the losses of step − 1 have been copied to records_.
+/// memory, have been applied, and the results of step − 2 have been read. Backward passes of step −
+/// 1 follow, which add to other sums of losses.
 template <class P>
 void StepActions<P>::begin_passes(std::int64_t step) {
   parts_.optimizer_of(step).zero_gradients(handle_);
-  parts_.model->zero_losses(handle_);
+  kernels::fill(handle_, records_->losses(step), 0.0);
   parts_.reducer_of(step).begin();
 }
 

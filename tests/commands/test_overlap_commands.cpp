@@ -39,6 +39,33 @@ TEST_F(OverlapRuns, WriteTheSameBitsOnEveryPipelineAndAfterRestarts) {
   expect_all_verified("run/checkpoints");
 }
 
+/// The layers of every stage add their losses in backward passes, after the next step has begun.
+TEST_F(OverlapRuns, ReportTheLossesOfLayersOnEveryPipeline) {
+  const std::string experts =
+      " model.biases=none experts.number=4 experts.feed_forward=16 run.log_every=1 run.steps=6 "
+      "run.directory=";
+  for (const int stages : {1, 2, 3})
+    ASSERT_EQ(run(train(stages, with(text("parallel.pipeline=", stages, experts, "run", stages)))),
+              0)
+        << err();
+  for (const char* name : {"loss", "balance_loss"}) {
+    const auto expected = metrics("run1", name);
+    EXPECT_EQ(expected.size(), 6U) << name;
+    EXPECT_EQ(metrics("run2", name), expected) << name;
+    EXPECT_EQ(metrics("run3", name), expected) << name;
+  }
+  const auto loads = [&](const std::string& run) {
+    std::string found;
+    const std::string lines = file(run + "/metrics.jsonl");
+    for (std::size_t at = 0; (at = lines.find("\"expert_loads\"", at)) != std::string::npos; ++at)
+      found += lines.substr(at, lines.find(']', at) - at) + "\n";
+    return found;
+  };
+  EXPECT_EQ(loads("run1").find("[0.0"), std::string::npos) << loads("run1");
+  EXPECT_EQ(loads("run2"), loads("run1"));
+  EXPECT_EQ(loads("run3"), loads("run1"));
+}
+
 TEST_F(OverlapRuns, ContinueFromAndToOtherSchedulesWithANote) {
   ASSERT_EQ(run(train(2, "run.steps=4 parallel.pipeline=2")), 0) << err();
   ASSERT_EQ(run(train(2,
@@ -47,8 +74,7 @@ TEST_F(OverlapRuns, ContinueFromAndToOtherSchedulesWithANote) {
             0)
       << err();
   EXPECT_NE(out().find("holds one version of the weights in fp32"), std::string::npos) << out();
-  EXPECT_NE(out().find("\"2bw\"  (changes the numbers from here on)"), std::string::npos)
-      << out();
+  EXPECT_NE(out().find("\"2bw\"  (changes the numbers from here on)"), std::string::npos) << out();
   ASSERT_EQ(run(train(1, "run.steps=9 checkpoint.restart=latest")), 0) << err();
   EXPECT_NE(out().find("(changes the numbers from here on)"), std::string::npos) << out();
   EXPECT_EQ(last_job().restored, 8);

@@ -32,7 +32,9 @@ struct MicroContext {
   /// [T] positions in packed documents or, in generation, in texts; otherwise empty.
   View1<const std::int32_t> positions = {};
   BatchFields fields = {};    ///< fields of the micro-batch
-  View1<double> losses = {};  ///< sums of the objective's losses; empty: losses are not added
+  /// Sums of the objective's losses. Of a stage: empty means those of its scratch. In passes of
+  /// blocks: empty means that losses are not added.
+  View1<double> losses = {};
   /// In evaluations: the number of samples whose losses count; −1 in training.
   std::int64_t samples = -1;
 

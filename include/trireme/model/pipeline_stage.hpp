@@ -125,7 +125,7 @@ class PipelineStage {
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   MicroContext with_fields(const MicroContext& context, const Slot& slot) const;
-  /// `context` for passes that add to the losses.
+  /// `context` for passes that add to the losses: those of the context, or else of the scratch.
   static MicroContext with_losses(const MicroContext& context, const Scratch& scratch);
   BlockScratch<P> head_scratch(const Scratch& scratch) const;
   void read_embedding(const Handle& handle) const;

@@ -9,7 +9,8 @@
 
 namespace trireme::train {
 
-/// Results of the last two overlapping steps, on the device.
+/// Results of the last overlapping steps, on the device: of a step that has ended and is not logged
+/// yet, of the step that ends, and of the next step, whose first passes have begun.
 class StepRecords {
  public:
   explicit StepRecords(std::int64_t losses);
@@ -22,14 +23,15 @@ class StepRecords {
   View1<double> scale_before(std::int64_t step) const { return at(step).scale_before; }
 
  private:
+  static constexpr std::int64_t kept = 3;
   struct Record {
     View1<double> losses, status, scale_before;
   };
   const Record& at(std::int64_t step) const {
-    return records_.at(static_cast<std::size_t>(step % 2));
+    return records_.at(static_cast<std::size_t>(step % kept));
   }
   Arena memory_;
-  std::array<Record, 2> records_;
+  std::array<Record, kept> records_;
 };
 
 }  // namespace trireme::train
