@@ -118,8 +118,8 @@ void Arrangement::find_own(const BucketCut& cut, int data_rank, std::int64_t own
   cut.visit([&](const BucketRun& bucket) {
     const Run* run = run_of(bucket.begin);
     if (run == nullptr || !run->takes_turns) return;
-    const std::int64_t first = bound_of(bucket, cut.data_ranks(), data_rank);
-    const std::int64_t last = bound_of(bucket, cut.data_ranks(), data_rank + 1);
+    const int owner = bucket.owner(data_rank);
+    const std::int64_t first = bound_of(bucket, owner), last = bound_of(bucket, owner + 1);
     for (std::int64_t i = 0; i < bucket.count && first < last; ++i)
       own_.push_back({first - i * bucket.size(), last - i * bucket.size(), 0});
   });
@@ -192,8 +192,10 @@ std::int64_t most_own_elements(const BucketCut& cut, std::int64_t end,
   std::vector<std::int64_t> sums(static_cast<std::size_t>(cut.data_ranks()));
   cut.visit([&](const BucketRun& run) {
     if (run.begin >= end || !takes_turns(run.ranges.front())) return;
-    visit_parts(run, cut.data_ranks(), [&](int rank, std::int64_t first, std::int64_t last) {
-      sums[static_cast<std::size_t>(rank)] += run.count * aligned_elements(last - first);
+    visit_parts(run, [&](int owner, std::int64_t first, std::int64_t last) {
+      const std::int64_t elements = run.count * aligned_elements(last - first);
+      cut.for_ranks(run, owner,
+                    [&](int rank) { sums[static_cast<std::size_t>(rank)] += elements; });
     });
   });
   return std::ranges::max(sums);

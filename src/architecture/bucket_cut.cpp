@@ -69,6 +69,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
       placement_(placement),
       most_elements_(most_elements),
       data_ranks_(data_ranks),
+      expert_ranks_(shard.expert_size),
       by_block_(by_block),
       layers_(architecture.model.layers),
       tied_(architecture.model.tied_embeddings) {
@@ -84,8 +85,8 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges_.push_back({begin, begin + piece.elements(), &piece, block_of(architecture, a),
                          a.stage, trained && a.split, tied_ && a.number == 0, a.shared,
-                         trained && a.partial_gradient, a.of_vocabulary, a.frozen,
-                         a.hidden_matrix});
+                         trained && a.partial_gradient, a.of_vocabulary, a.frozen, a.hidden_matrix,
+                         a.of_experts});
     }
   }
   if (placement.tied_elements > 0 && of == CutOf::gradients)
@@ -105,7 +106,7 @@ void BucketCut::visit_groups(const std::function<void(Ranges)>& use) const {
     const auto last = std::find_if(first, ranges_.end(), [&](const GradientRange& r) {
       const bool apart = (r.alone || first->alone) && r.begin != first->begin;
       return r.stage != first->stage || r.split != first->split || r.shared != first->shared ||
-             r.frozen != first->frozen ||
+             r.frozen != first->frozen || r.of_experts != first->of_experts ||
              (by_block_ && (r.block != first->block || r.partial != first->partial)) || apart;
     });
     use(Ranges(first, last));
@@ -121,7 +122,8 @@ void BucketCut::cut(Ranges ranges, const std::function<void(const BucketRun&)>& 
     const auto last = range_before(ranges, end);
     auto first = last;
     while (first != ranges.begin() && (first - 1)->end > begin) --first;
-    BucketRun run{begin, end, 1, {first, last + 1}};
+    const int apart = first->of_experts ? expert_ranks_ : 1;
+    BucketRun run{begin, end, 1, std::max(1, data_ranks_ / apart), apart, {first, last + 1}};
     if (begin >= last->begin && end <= last->end)
       run.count = alike(*last, end, most_elements_, run.size());
     end -= run.count * run.size();
@@ -129,24 +131,24 @@ void BucketCut::cut(Ranges ranges, const std::function<void(const BucketRun&)>& 
   }
 }
 
-std::int64_t bound_of(const BucketRun& run, int data_ranks, int rank) {
-  if (rank == 0) return run.begin;
+std::int64_t bound_of(const BucketRun& run, int owner) {
+  if (owner == 0) return run.begin;
   const std::int64_t n = run.size();
-  const std::int64_t offset = rank == data_ranks ? n : layout::split(n, data_ranks, rank).offset;
+  const std::int64_t offset = owner == run.owners ? n : layout::split(n, run.owners, owner).offset;
   return offset >= n ? run.end : edge_from(run.ranges, run.begin + offset, run.end);
 }
 
-void visit_parts(const BucketRun& run, int data_ranks,
+void visit_parts(const BucketRun& run,
                  const std::function<void(int, std::int64_t, std::int64_t)>& use) {
   for (std::int64_t at = run.begin; at < run.end;) {
-    const auto rank_after = [&](std::int64_t x) {
-      return static_cast<int>(part_from(run.size(), data_ranks, x - run.begin));
+    const auto owner_after = [&](std::int64_t x) {
+      return static_cast<int>(part_from(run.size(), run.owners, x - run.begin));
     };
-    int next = rank_after(std::max(at, run.begin + 1));
-    std::int64_t bound = bound_of(run, data_ranks, next);
+    int next = owner_after(std::max(at, run.begin + 1));
+    std::int64_t bound = bound_of(run, next);
     if (bound <= at) {
-      next = rank_after(at + 1);
-      bound = bound_of(run, data_ranks, next);
+      next = owner_after(at + 1);
+      bound = bound_of(run, next);
     }
     use(next - 1, at, bound);
     at = bound;

@@ -30,10 +30,9 @@ std::vector<Bucket> gradient_buckets(const BucketCut& cut) {
   std::vector<Bucket> buckets;
   cut.visit([&](const BucketRun& run) {
     const GradientRange& any = run.ranges.front();
-    Bucket bucket{run.begin, run.end, any.stage, blocks_of(run), {}, any.shared};
+    Bucket bucket{run.begin, run.end, any.stage, blocks_of(run), {}, any.shared, run.expert_ranks};
     bucket.read_order = read_order_of(bucket.blocks, cut.layers());
-    for (int r = 0; r <= cut.data_ranks(); ++r)
-      bucket.bounds.push_back(bound_of(run, cut.data_ranks(), r));
+    for (int o = 0; o <= run.owners; ++o) bucket.bounds.push_back(bound_of(run, o));
     for (std::int64_t i = 0; i < run.count; ++i) {
       buckets.push_back(bucket);
       bucket.begin -= run.size();

@@ -16,6 +16,9 @@ layout::Slice part_of(const Size& size, const RankSizes& n) {
       return layout::split(size.all, n.tensor_ranks, n.tensor_rank);
     case Divide::groups:
       return layout::split_groups(size.all, size.group, n.tensor_ranks, n.tensor_rank);
+    case Divide::experts:
+      return layout::split(size.all, n.expert_ranks * n.tensor_ranks,
+                           n.expert_rank * n.tensor_ranks + n.tensor_rank);
     case Divide::vocabulary:
       return n.vocabulary_part;
     case Divide::ranks:
@@ -65,8 +68,18 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
       return n.logit_block;
     case Rows::samples:
       return n.micro;
+    case Rows::received:
+      return n.tokens * n.expert_ranks;
+    case Rows::sent:
+      return n.expert_ranks == 1 ? 0 : n.tokens * std::min(rows.active, n.expert_ranks);
+    case Rows::exchanged:
+      return n.expert_ranks == 1 ? 0 : n.tokens;
+    case Rows::received_copies:
+      return n.expert_ranks == 1 ? 0 : n.tokens * n.expert_ranks;
+    case Rows::copy_bounds:
+      return n.expert_ranks == 1 ? 0 : 2 * (n.expert_ranks + 1);
     case Rows::routed:
-      return n.tokens * std::min(rows.active, held(rows.experts, n));
+      return n.tokens * n.expert_ranks * std::min(rows.active, held(rows.experts, n));
     case Rows::bounds:
       return held(rows.experts, n) + 1;
   }
@@ -74,14 +87,25 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
 }
 
 std::int64_t all_rows_of(const Rows& rows, const RankSizes& n) {
-  if (rows == Rows::own) return n.tokens;
+  if (rows == Rows::own || rows == Rows::received) return n.tokens;
   if (rows == Rows::logit_block) return n.targets;
   return rows_of(rows, n);
 }
 
 std::int64_t mean_rows_of(const Rows& rows, const RankSizes& n) {
-  if (rows != Rows::routed) return rows_of(rows, n);
-  return n.tokens * rows.active * held(rows.experts, n) / rows.experts.all;
+  if (rows == Rows::routed)
+    return n.tokens * n.expert_ranks * rows.active * held(rows.experts, n) / rows.experts.all;
+  if ((rows == Rows::sent || rows == Rows::received) && n.expert_ranks > 1) {
+    // A token is sent to each rank that has one of its experts. With h of E experts per rank, the
+    // probability of none is the product of (E − h − i) / (E − i) over the k choices i.
+    const auto all = static_cast<double>(rows.experts.all);
+    const double here = all / static_cast<double>(n.expert_ranks * n.tensor_ranks);
+    double none = 1;
+    for (std::int64_t i = 0; i < rows.active; ++i)
+      none *= std::max(0.0, (all - here - static_cast<double>(i)) / (all - static_cast<double>(i)));
+    return static_cast<std::int64_t>(static_cast<double>(n.tokens * n.expert_ranks) * (1 - none));
+  }
+  return rows_of(rows, n);
 }
 
 }  // namespace trireme::architecture

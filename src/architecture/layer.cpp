@@ -195,11 +195,13 @@ class LayerBuilder : public Builder {
   /// 1701.06538). The weights are applied before the last product, so that its output need not be
   /// kept; its bias is weighed, too. The tensor axis splits the experts: the choices of all tokens
   /// are on every rank, which computes the rows of its own experts and a partial sum for every
-  /// token.
+  /// token. With [parallel] expert, replicas divide the experts further: each rank sends its tokens
+  /// to the replicas with their experts, and receives partial sums.
   int experts(int y) {
     const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward, k = m_.experts.active;
-    const Size held{E, Divide::evenly};
-    const Rows routed{Rows::routed, held, k};
+    const Size held{E, Divide::experts};
+    const Rows routed{Rows::routed, held, k}, received{Rows::received, held, k},
+        sent{Rows::sent, held, k};
     const Columns scores = fixed_columns("E", E), weights_and_experts = fixed_columns("2 k", 2 * k);
     Operation router{OperationKind::router,
                      "experts.router",
@@ -212,16 +214,23 @@ class LayerBuilder : public Builder {
     Operation chosen{OperationKind::choice,
                      "experts.choice",
                      {add(std::move(router))},
-                     tensor("routes", Rows::tokens, weights_and_experts, Numbers::accumulate)};
+                     tensor("routes", received, weights_and_experts, Numbers::accumulate)};
     if (m_.experts.choice_bias) {
       chosen.arrays = {vector("experts.bias", {E}, -1)};
       chosen.arrays.front().constant = true;
     }
-    chosen.saved = {tensor("router_scores", Rows::own, scores, Numbers::accumulate),
-                    tensor("routed_order", Rows::tokens, fixed_columns("k", k), Numbers::index),
-                    tensor("routed_bounds", {Rows::bounds, held}, Columns(), Numbers::index)};
-    chosen.scratch = {tensor("own_routes", Rows::own, weights_and_experts, Numbers::accumulate),
-                      tensor("score_gradients", Rows::own, scores, Numbers::accumulate)};
+    chosen.saved = {
+        tensor("router_scores", Rows::own, scores, Numbers::accumulate),
+        tensor("routed_order", received, fixed_columns("k", k), Numbers::index),
+        tensor("routed_bounds", {Rows::bounds, held}, Columns(), Numbers::index),
+        tensor("sent_tokens", sent, Columns(), Numbers::index),
+        tensor("sent_bounds", Rows::copy_bounds, Columns(), Numbers::index),
+        tensor("token_routes", Rows::exchanged, weights_and_experts, Numbers::accumulate)};
+    chosen.scratch = {
+        tensor("own_routes", Rows::own, weights_and_experts, Numbers::accumulate),
+        tensor("score_gradients", Rows::own, scores, Numbers::accumulate),
+        tensor("sent_routes", sent, weights_and_experts, Numbers::accumulate),
+        tensor("token_gradients", Rows::exchanged, weights_and_experts, Numbers::accumulate)};
     if (m_.experts.balances() || m_.experts.limits_logits())
       chosen.scratch.push_back(tensor("row_losses", Rows::own, Columns(), Numbers::fp64));
     if (m_.experts.balances())
@@ -229,19 +238,23 @@ class LayerBuilder : public Builder {
     if (m_.experts.limits_logits())
       chosen.saved.push_back(tensor("router_logsumexp", Rows::own, Columns(), Numbers::accumulate));
     const int order = chosen.saved[choice::order], bounds = chosen.saved[choice::bounds];
+    const int tokens = chosen.saved[choice::sent], copies = chosen.saved[choice::copy_bounds];
     const int routes = add(std::move(chosen));
 
-    const std::vector<int> scratch{
-        tensor("expert_rows", Rows::tokens, hidden()),
-        tensor("expert_sums", Rows::tokens, hidden(), Numbers::accumulate)};
+    const std::vector<int> scratch{tensor("expert_rows", received, hidden()),
+                                   tensor("expert_sums", received, hidden(), Numbers::accumulate),
+                                   tensor("sent_rows", sent, hidden()),
+                                   tensor("received_rows", Rows::received_copies, hidden())};
     const auto product = [&](const char* name, int x, int output, Cut cut, ArraySpec weights) {
-      Operation op{OperationKind::expert_product, name, {x, order, bounds}, output};
+      Operation op{OperationKind::expert_product, name, {x, order, bounds, tokens, copies}, output};
       op.cut = cut;
       op.arrays = {std::move(weights)};
+      op.arrays.front().of_experts = true;
       if (biased) {
         std::vector<std::int64_t> shape = op.arrays.front().shape;
         shape.pop_back();
         op.arrays.push_back(vector(op.name + "_bias", std::move(shape), 0));
+        op.arrays.back().of_experts = true;
         if (cut == Cut::inputs) op.inputs.push_back(routes);
       }
       op.scratch = scratch;

@@ -13,6 +13,8 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m) {
   switch (rows.kind) {
     case Rows::tokens:
     case Rows::own:
+    case Rows::received:
+    case Rows::exchanged:
       return m.sequence;
     case Rows::targets:
     case Rows::logit_block:
@@ -24,6 +26,9 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m) {
       return m.targets() + (m.has_sentence_head() ? 1 : 0);
     case Rows::routed:
       return m.sequence * rows.active;
+    case Rows::sent:
+    case Rows::received_copies:
+    case Rows::copy_bounds:
     case Rows::bounds:
       return 0;
   }
@@ -48,7 +53,8 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 
 std::string shape_text(const Tensor& t) {
   constexpr auto rows =
-      words_of<Rows::Kind>("T", "R", "N", "B", "N + B", "N'", "B", "T k'", "E' + 1");
+      words_of<Rows::Kind>("T", "R", "N", "B", "N + B", "N'", "B", "T e", "T min(k, e)", "T", "T e",
+                           "2 (e + 1)", "T e k'", "E' + 1");
   return text("[", rows[at(t.rows.kind)], ", ", t.columns.symbol, "]");
 }
 
@@ -150,6 +156,20 @@ std::optional<Message> message_of_choice(const Operation& op, Pass pass, const s
   if (pass == Pass::backward_input)
     return Message{cuts_tokens ? reduce_scatter : all_reduce, op.output};
   return cuts_tokens ? std::optional(Message{all_gather, op.output}) : std::nullopt;
+}
+
+/// Weights and numbers of the experts travel with the tokens, and the gradients of the weights
+/// return.
+std::optional<Exchange> exchange_of_choice(const Operation& op, Pass pass) {
+  return Exchange{op.output, pass == Pass::backward_input};
+}
+
+/// Each pass needs the rows of tokens, or the gradients of their results, or returns such rows.
+std::optional<Exchange> exchange_of_experts(const Operation& op, Pass pass) {
+  if (pass == Pass::backward_weight && tensors_read(op, pass).empty()) return {};
+  const bool outputs = op.cut == Cut::outputs;
+  const Pass returns = outputs ? Pass::backward_input : Pass::forward;
+  return Exchange{outputs ? op.input() : op.output, pass == returns};
 }
 
 /// The numbers of a sample's tokens that use each expert.
@@ -281,6 +301,7 @@ constexpr OperationRule choice{
     .decides = true,
     .read_backward = [](const Operation& op, Pass) { return with_saved({op.output}, op); },
     .context_sum = context_sum_of_choice,
+    .exchange = exchange_of_choice,
     .message = message_of_choice};
 
 /// With biases, the last input has the experts' weights.
@@ -296,10 +317,11 @@ constexpr OperationRule expert_product{
         },
     .other_gradients =
         [](const Operation& op) {
-          return std::vector(op.inputs.begin() + std::min<std::ptrdiff_t>(3, std::ssize(op.inputs)),
+          return std::vector(op.inputs.begin() + std::min<std::ptrdiff_t>(5, std::ssize(op.inputs)),
                              op.inputs.end());
         },
-    .factors = {1, 1, 1}};
+    .factors = {1, 1, 1},
+    .exchange = exchange_of_experts};
 
 constexpr OperationRule expert_activation{
     .name = "expert activation",
@@ -423,6 +445,13 @@ bool has_pass(const Operation& op, Pass pass) {
 std::string_view name_of(Collective collective) {
   static constexpr auto all = words_of<Collective>("all-gather", "reduce-scatter", "all-reduce");
   return all[at(collective)];
+}
+
+std::int64_t exchanged_rows(const Exchange& exchange, const deck::ExpertsConfig& experts,
+                            const RankSizes& n, bool mean) {
+  const Rows rows(exchange.returns ? Rows::received : Rows::sent, {experts.number, Divide::experts},
+                  experts.active);
+  return mean ? mean_rows_of(rows, n) : rows_of(rows, n);
 }
 
 std::optional<Message> message_of(const Operation& op, Pass pass,

@@ -31,6 +31,8 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
                                            : s.targets;
   s.tensor_rank = shard.tensor_rank;
   s.tensor_ranks = shard.tensor_size;
+  s.expert_rank = shard.expert_rank;
+  s.expert_ranks = shard.expert_size;
   return s;
 }
 

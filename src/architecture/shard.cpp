@@ -170,6 +170,8 @@ Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& p
   shard.tensor_rank = at[Axis::tensor];
   shard.context_size = static_cast<int>(parallel.context);
   shard.context_rank = at[Axis::context];
+  shard.expert_size = static_cast<int>(parallel.expert);
+  shard.expert_rank = parallel.expert_rank(at);
   if (parallel.shares_vocabulary()) shard.vocabulary_stages = static_cast<int>(parallel.pipeline);
   return shard;
 }
@@ -254,7 +256,9 @@ RankArray slice_of(const Architecture& architecture, const Shard& shard, std::si
   if (spec.split_axis >= 0) {
     const auto axis = static_cast<std::size_t>(spec.split_axis);
     local.of_vocabulary = spec.of_vocabulary && shard.shares_vocabulary();
+    local.of_experts = spec.of_experts && shard.expert_size > 1;
     const Slice part = local.of_vocabulary ? shard.vocabulary_part(spec.shape[axis])
+                       : spec.of_experts   ? shard.experts(spec.shape[axis])
                                            : shard.groups(spec.shape[axis], spec.group);
     local.offset[axis] = part.offset;
     local.extent[axis] = part.extent;

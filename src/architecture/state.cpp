@@ -13,11 +13,12 @@ namespace {
 std::vector<layout::Slice> owned_slices(const Placement& placement,
                                         const std::vector<Bucket>& buckets, int data_rank,
                                         bool frozen = false) {
-  const auto r = static_cast<std::size_t>(data_rank);
   std::vector<layout::Slice> slices;
-  for (const Bucket& b : buckets)
-    if ((b.begin >= placement.trained) == frozen && b.bounds[r] < b.bounds[r + 1])
-      slices.push_back({b.bounds[r], b.bounds[r + 1] - b.bounds[r]});
+  for (const Bucket& b : buckets) {
+    const std::size_t o = b.owner(data_rank);
+    if ((b.begin >= placement.trained) == frozen && b.bounds[o] < b.bounds[o + 1])
+      slices.push_back({b.bounds[o], b.bounds[o + 1] - b.bounds[o]});
+  }
   if (!std::ranges::is_sorted(slices, {}, &layout::Slice::offset))
     std::ranges::sort(slices, {}, &layout::Slice::offset);
   std::vector<layout::Slice> joined;
@@ -188,11 +189,11 @@ class OwnedSums {
  public:
   OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen,
             bool matrices)
-      : ranks_(cut.data_ranks()),
+      : cut_(cut),
         unit_(unit_elements),
         counted_only_(counted_only),
         matrices_(matrices),
-        sums_(static_cast<std::size_t>(ranks_)) {
+        sums_(static_cast<std::size_t>(cut.data_ranks())) {
     cut.visit([&](const BucketRun& run) {
       if ((run.begin >= cut.placement().trained) == frozen) add(run);
     });
@@ -202,10 +203,11 @@ class OwnedSums {
   std::vector<std::int64_t> take() { return std::move(sums_); }
 
  private:
-  /// Elements of a range that a rank owns.
+  /// Elements of a range that the owner of a part has.
   struct Part {
     const GradientRange* range = nullptr;
-    int rank = 0;
+    int owner = 0;
+    int expert_ranks = 1;
     std::int64_t begin = 0;
     std::int64_t end = 0;
   };
@@ -216,24 +218,25 @@ class OwnedSums {
 
   void add(BucketRun run) {
     const std::int64_t size = run.size();
-    if (bound_of(run, ranks_, 1) == run.end) {  // the first rank has all of each bucket
-      add_part(run.ranges, 0, run.end - run.count * size, run.end, 1);
+    if (bound_of(run, 1) == run.end) {  // the first owner has all of each bucket
+      add_part(run, 0, run.end - run.count * size, run.end, 1);
       return end_bucket();
     }
     const bool alike = even(*run.ranges.front().piece);
     for (std::int64_t left = run.count; left > 0; --left, run.begin -= size, run.end -= size) {
-      visit_parts(run, ranks_, [&](int rank, std::int64_t begin, std::int64_t end) {
-        add_part(run.ranges, rank, begin, end, alike ? left : 1);
+      visit_parts(run, [&](int owner, std::int64_t begin, std::int64_t end) {
+        add_part(run, owner, begin, end, alike ? left : 1);
       });
       end_bucket();
       if (alike) return;
     }
   }
 
-  void add_part(std::span<const GradientRange> ranges, int rank, std::int64_t begin,
-                std::int64_t end, std::int64_t times) {
+  void add_part(const BucketRun& run, int owner, std::int64_t begin, std::int64_t end,
+                std::int64_t times) {
+    const std::span<const GradientRange> ranges = run.ranges;
     check_usage(++parts_ <= parts_limit, "a rank's ", ranges.front().split ? "" : "replicated ",
-                "arrays are cut into more than ", parts_limit, " parts of the ", ranks_,
+                "arrays are cut into more than ", parts_limit, " parts of the ", cut_.data_ranks(),
                 " replicas of [parallel] shard; choose more tensor or pipeline "
                 "ranks, or shard = \"none\"");
     auto range = std::ranges::partition_point(
@@ -242,17 +245,26 @@ class OwnedSums {
       if (counted_only_ && !range->piece->counted) continue;
       if (!matrices_ && range->hidden_matrix) continue;
       const std::int64_t from = std::max(begin, range->begin), to = std::min(end, range->end);
+      const Part part{&*range, owner, run.expert_ranks, from, to};
       if (even(*range->piece))
-        sums_[static_cast<std::size_t>(rank)] += times * (to - from);
-      else if (rank == 0)
-        first_.push_back({&*range, 0, from, to});
+        count(part, times * (to - from));
+      else if (owner == 0)
+        first_.push_back(part);
       else
-        add_block({&*range, rank, from, to});
+        add_block(part);
     }
   }
 
-  /// Ends a bucket, whose parts were given in ascending order. The first rank may own the beginning
-  /// of this bucket and all of the next lower bucket: within a piece, both parts are one block.
+  /// Adds elements to the sums of the ranks that own a part.
+  void count(const Part& p, std::int64_t elements) {
+    const auto first = static_cast<std::size_t>(p.owner * p.expert_ranks);
+    const auto end = std::min(sums_.size(), first + static_cast<std::size_t>(p.expert_ranks));
+    for (std::size_t rank = first; rank < end; ++rank) sums_[rank] += elements;
+  }
+
+  /// Ends a bucket, whose parts were given in ascending order. The first owner may have the
+  /// beginning of this bucket and all of the next lower bucket: within a piece, both parts are one
+  /// block.
   void end_bucket() {
     if (first_.empty()) return;
     if (first_.back().range == pending_.range && first_.back().end == pending_.begin)
@@ -267,17 +279,17 @@ class OwnedSums {
   void add_block(const Part& p) {
     if (p.begin == p.end) return;
     const std::int64_t first = p.range->begin;
-    sums_[static_cast<std::size_t>(p.rank)] +=
-        layout::padded_elements(p.range->piece->extent, p.begin - first, p.end - first, unit_);
+    count(p,
+          layout::padded_elements(p.range->piece->extent, p.begin - first, p.end - first, unit_));
   }
 
-  int ranks_;
+  const BucketCut& cut_;
   std::int64_t unit_;
   bool counted_only_;
   bool matrices_;
   std::vector<std::int64_t> sums_;
-  std::vector<Part> first_;  ///< parts of the first rank in this bucket
-  /// Lowest part of the first rank in the previous bucket, not yet added to the sum.
+  std::vector<Part> first_;  ///< parts of the first owner in this bucket
+  /// Lowest part of the first owner in the previous bucket, not yet added to the sum.
   Part pending_;
   std::int64_t parts_ = 0;
 };

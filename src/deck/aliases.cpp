@@ -76,6 +76,9 @@ const std::vector<Alias>& deck_aliases() {
       {"parallel.context",
        "cp cp_size context_parallel context_parallel_size context_parallel_degree "
        "sequence_parallel_size ulysses ring_attention"},
+      {"parallel.expert",
+       "ep ep_size expert_parallel expert_parallel_size expert_parallel_degree "
+       "expert_model_parallel_size moe_expert_parallel_size"},
       {"parallel.sequence_parallel", "sp use_sequence_parallel"},
       {"parallel.chunks",
        "virtual_pipeline_model_parallel_size vpp virtual_stages num_model_chunks "

@@ -3,6 +3,7 @@
 
 #include <trireme/base/check.hpp>
 
+#include <algorithm>
 #include <array>
 
 namespace trireme::deck {
@@ -40,6 +41,17 @@ layout::AxisList ParallelConfig::axes(std::string_view fallback) const {
   std::array<layout::AxisSize, axis_count> all;
   for (std::size_t i = 0; i < axis_count; ++i) all[i] = {(*named)[i], unordered.size((*named)[i])};
   return layout::AxisList(all);
+}
+
+int ParallelConfig::expert_rank(const layout::Coordinates& at) const {
+  if (expert == 1) return 0;
+  // Replicas are in the order of the ranks: see Grid::replicas().
+  const layout::AxisList all = axes();
+  const bool data_first = all.stride(Axis::data) < all.stride(Axis::context);
+  const std::int64_t of_worker = std::max<std::int64_t>(1, data / worker_groups());
+  const std::int64_t sample = at[Axis::data] % of_worker, part = at[Axis::context];
+  const std::int64_t replica = data_first ? part * of_worker + sample : sample * context + part;
+  return static_cast<int>(replica % expert);
 }
 
 layout::StageMap ParallelConfig::stage_map() const {

@@ -194,6 +194,29 @@ void check_shard_group(const Deck& deck) {
               choices(divisors(p.replicas()), p.shard_group));
 }
 
+/// The replicas that divide the experts must divide all replicas, and those that divide the state.
+void check_experts(const Deck& deck) {
+  const ParallelConfig& p = deck.config.parallel;
+  if (p.expert == 1) return;
+  const std::int64_t replicas = p.replicas();
+  std::vector<std::int64_t> fitting = divisors(replicas);
+  std::erase_if(fitting, [&](std::int64_t n) {
+    return n * p.tensor > deck.config.model.experts.number || p.shard_ranks() % n != 0;
+  });
+  const bool divided = p.divides_state() && p.shard_group > 0;
+  check_usage(replicas % p.expert == 0, deck.cite("parallel", "expert"), " does not divide the ",
+              replicas, " replicas of ",
+              p.workers > 1 ? text("each of ", deck.cite("local", "workers"), ", with ") : "",
+              deck.cite("parallel", "data"),
+              p.context > 1 ? text(" · ", deck.cite("parallel", "context")) : "",
+              "; choose an expert of ", choices(fitting, p.expert));
+  check_usage(
+      !divided || p.shard_group % p.expert == 0, deck.cite("parallel", "expert"),
+      " does not divide ", deck.cite("parallel", "shard_group"),
+      ", so that ranks with the same state would have different experts; choose an expert of ",
+      choices(fitting, p.expert), ", or a shard_group that is a multiple of ", p.expert);
+}
+
 /// Limits the micro-batches, forward passes and activations of a step. With 2bw, a step needs as
 /// many micro-batches as pipeline ranks.
 void check_passes(const Deck& deck) {
@@ -260,6 +283,7 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
     check_usage(mistake.empty(), mistake);
     check_workers(deck);
     check_shard_group(deck);
+    check_experts(deck);
     check_passes(deck);
     return;
   }

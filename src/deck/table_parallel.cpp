@@ -81,6 +81,11 @@ void parallel_keys(std::vector<Entry>& out) {
       "replicas that divide the samples of a batch (data parallelism); 0 means the remaining ranks")
       .at_least(0)
       .otherwise(Int{0}, "0: ranks / (tensor · context · pipeline)");
+  size("expert", &ParallelConfig::expert,
+       "replicas that divide the experts among them (expert parallelism): each has "
+       "1 / (expert · tensor) of the experts, and tokens travel to the experts that they chose; "
+       "must divide data · context")
+      .otherwise(Int{1});
   parallel
       .string("order", &ParallelConfig::order,
               "axes in the order of the ranks, fastest first: neighbours along the first axis are "

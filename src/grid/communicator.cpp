@@ -282,6 +282,21 @@ Request Communicator::start_receive(std::span<std::byte> data, int from, int cha
   return request(operation);
 }
 
+void Communicator::all_to_all(std::span<std::int64_t> received, std::span<const std::int64_t> sent,
+                              const char* what) {
+  check(std::ssize(received) == size_ && std::ssize(sent) == size_, what, ": ", received.size(),
+        " and ", sent.size(), " numbers for ", size_, " ranks of ", name_);
+  Operation& operation = take_collective("all_to_all");
+  operation.offsets.resize(static_cast<std::size_t>(size_) + 1);
+  std::iota(operation.offsets.begin(), operation.offsets.end(), 0);
+  operation.sent_offsets = operation.offsets;
+  operation.whole = raw(sent.data());
+  operation.result = raw(received.data());
+  post_all_to_all<std::int64_t>(operation);
+  wait(operation, what);
+  pool_.give_back(operation);
+}
+
 void Communicator::barrier(const char* what) {
   if (size_ == 1) return;
   Operation& operation = take_collective("barrier");
@@ -536,6 +551,62 @@ void Communicator::reduce_scatter(const Exec& exec, View1<T> mine,
 }
 
 template <class T>
+Request Communicator::start_all_to_all(const Exec& exec, View1<T> all,
+                                       std::span<const std::int64_t> received,
+                                       std::type_identity_t<View1<const T>> mine,
+                                       std::span<const std::int64_t> sent) {
+  if (left_out_) return {};
+  if (size_ > 1) count(Verb::all_to_all, bytes_of(mine));
+  const auto here = static_cast<std::size_t>(rank_);
+  check(std::ssize(received) == size_ && std::ssize(sent) == size_ && sent[here] == received[here],
+        "all_to_all on ", name_, ": ", received.size(), " and ", sent.size(), " counts for ", size_,
+        " ranks, or unequal counts of rank ", rank_, "'s part for itself");
+  const auto sums = [](std::span<const std::int64_t> counts, std::vector<std::int64_t>& offsets) {
+    offsets.assign(1, 0);
+    for (const std::int64_t n : counts) offsets.push_back(offsets.back() + n);
+  };
+  sums(received, offsets_);
+  sums(sent, sent_offsets_);
+  check(offsets_.back() == extent(all, 0) && sent_offsets_.back() == extent(mine, 0),
+        "all_to_all on ", name_, ": rank ", rank_, " receives ", extent(all, 0), " and sends ",
+        extent(mine, 0), " elements, but the counts give ", offsets_.back(), " and ",
+        sent_offsets_.back());
+  const auto own = static_cast<std::size_t>(sent[here]);
+  if (transport_ || size_ == 1)
+    copy<T>(exec, View1<T>(all.data() + offsets_[here], own),
+            View1<const T>(mine.data() + sent_offsets_[here], own));
+  if (size_ == 1) return {};
+  gives("all_to_all", mine);
+  if (transport_) {
+    Queued& queued = transport_->take("all_to_all", collectives_++, -1);
+    transport_->all_to_all(exec, queued, raw(all.data()), offsets_, raw(mine.data()), sent_offsets_,
+                           sizeof(T));
+    return receives(request(queued), "all_to_all", all);
+  }
+  Operation& operation = take_collective("all_to_all");
+  operation.offsets = offsets_;
+  operation.sent_offsets = sent_offsets_;
+  operation.whole = pool_.bring_to_host(operation, exec, raw(mine.data()), bytes_of(mine));
+  operation.result = raw(all.data());
+  if (pool_.stages()) {
+    operation.scratch = pool_.take_buffer(bytes_of(all));
+    operation.result = operation.scratch.data();
+    pool_.copy_back(operation, exec, operation.result, raw(all.data()), bytes_of(all));
+  }
+  post_all_to_all<T>(operation);
+  return receives(request(operation), "all_to_all", all);
+}
+
+template <class T>
+void Communicator::all_to_all(const Exec& exec, View1<T> all,
+                              std::span<const std::int64_t> received,
+                              std::type_identity_t<View1<const T>> mine,
+                              std::span<const std::int64_t> sent, const char* what) {
+  Request request = start_all_to_all<T>(exec, all, received, mine, sent);
+  wait(request, what);
+}
+
+template <class T>
 Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, int channel) {
   if (left_out_) return {};
   check(to >= 0 && to < size_ && channel >= 0 && channel < channels_, "send on ", name_,
@@ -611,17 +682,23 @@ TRIREME_INSTANTIATE_ALL_REDUCE(Fp16)
 TRIREME_INSTANTIATE_ALL_REDUCE(std::int64_t)
 #undef TRIREME_INSTANTIATE_ALL_REDUCE
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template Request Communicator::start_all_gather<T>(const Exec&, View1<T>, View1<const T>,     \
-                                                     std::span<const std::int64_t>);            \
-  template void Communicator::all_gather<T>(const Exec&, View1<T>, View1<const T>,              \
-                                            std::span<const std::int64_t>, const char*);        \
-  template Request Communicator::start_reduce_scatter<T>(const Exec&, View1<T>, View1<const T>, \
-                                                         std::span<const std::int64_t>);        \
-  template void Communicator::reduce_scatter<T>(const Exec&, View1<T>, View1<const T>,          \
-                                                std::span<const std::int64_t>, const char*);    \
-  template Request Communicator::start_send<T>(const Exec&, View1<const T>, int, int);          \
-  template Request Communicator::start_receive<T>(const Exec&, View1<T>, int, int);             \
+#define TRIREME_INSTANTIATE(T)                                                                    \
+  template Request Communicator::start_all_gather<T>(const Exec&, View1<T>, View1<const T>,       \
+                                                     std::span<const std::int64_t>);              \
+  template void Communicator::all_gather<T>(const Exec&, View1<T>, View1<const T>,                \
+                                            std::span<const std::int64_t>, const char*);          \
+  template Request Communicator::start_reduce_scatter<T>(const Exec&, View1<T>, View1<const T>,   \
+                                                         std::span<const std::int64_t>);          \
+  template void Communicator::reduce_scatter<T>(const Exec&, View1<T>, View1<const T>,            \
+                                                std::span<const std::int64_t>, const char*);      \
+  template Request Communicator::start_all_to_all<T>(                                             \
+      const Exec&, View1<T>, std::span<const std::int64_t>, View1<const T>,                       \
+      std::span<const std::int64_t>);                                                             \
+  template void Communicator::all_to_all<T>(const Exec&, View1<T>, std::span<const std::int64_t>, \
+                                            View1<const T>, std::span<const std::int64_t>,        \
+                                            const char*);                                         \
+  template Request Communicator::start_send<T>(const Exec&, View1<const T>, int, int);            \
+  template Request Communicator::start_receive<T>(const Exec&, View1<T>, int, int);               \
   template void Communicator::broadcast<T>(const Exec&, View1<T>, int, const char*);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -22,6 +22,8 @@ template <>
 MPI_Datatype datatype<Bf16>();
 template <>
 MPI_Datatype datatype<Fp16>();
+template <>
+MPI_Datatype datatype<std::int64_t>();
 
 namespace {
 
@@ -243,6 +245,28 @@ void post_all_gather(Operation& o, std::byte* all) {
 }
 
 template <class T>
+void post_all_to_all(Operation& o) {
+  const auto sent = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return layout::Slice{o.sent_offsets[r], o.sent_offsets[r + 1] - o.sent_offsets[r]};
+  };
+  const auto place = [&](int rank) {
+    return at<T>(o.result, o.offsets[static_cast<std::size_t>(rank)]);
+  };
+  for (int k = 1; k < o.ranks; ++k) {
+    const int peer = (o.rank + k) % o.ranks;
+    receive<T>(o, place(peer), length(o, peer), peer, o.tag);
+  }
+  for (int k = 1; k < o.ranks; ++k) {
+    const int peer = (o.rank + k) % o.ranks;
+    send<T>(o, at<T>(o.whole, sent(peer).offset), sent(peer).extent, peer, o.tag);
+  }
+  const layout::Slice own = sent(o.rank);
+  std::copy_n(at<T>(o.whole, own.offset), own.extent * static_cast<std::int64_t>(sizeof(T)),
+              place(o.rank));
+}
+
+template <class T>
 void post_ordered_sum(Operation& o, T* data, std::int64_t n) {
   constexpr std::int64_t size = sizeof(T);
   o.offsets.clear();
@@ -302,11 +326,13 @@ void advance_pending() {
   template void sum_in_order<T>(T*, std::span<const std::byte* const>, std::int64_t); \
   template void post_ordered_sum<T>(Operation&, T*, std::int64_t);                    \
   template void post_reduce_scatter<T>(Operation&);                                   \
-  template void post_all_gather<T>(Operation&, std::byte*);
+  template void post_all_gather<T>(Operation&, std::byte*);                           \
+  template void post_all_to_all<T>(Operation&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(Bf16)
 TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
+template void post_all_to_all<std::int64_t>(Operation&);
 
 }  // namespace trireme::grid

@@ -232,12 +232,31 @@ Communicator& Grid::replicas() {
   return replicas_ ? *replicas_ : communicator(Axis::data);
 }
 
-Communicator& Grid::shard_group(int ranks) {
-  Communicator& all = replicas();
-  if (ranks == all.size()) return all;
-  std::unique_ptr<Communicator>& group = others_["shard group"];
+Communicator& Grid::part_of_replicas(const std::string& name, int ranks) {
+  std::unique_ptr<Communicator>& group = others_[name];
   if (!group) {
-    group = all.split(all.rank() / ranks, all.rank(), "shard group");
+    Communicator& all = replicas();
+    group =
+        ranks == 1 ? Communicator::alone(name) : all.split(all.rank() / ranks, all.rank(), name);
+    if (factory_ && group->size() > 1) group->use(factory_(*group));
+  }
+  return *group;
+}
+
+Communicator& Grid::shard_group(int ranks) {
+  return ranks == replicas().size() ? replicas() : part_of_replicas("shard group", ranks);
+}
+
+Communicator& Grid::experts(int ranks) {
+  return part_of_replicas("experts", ranks);
+}
+
+Communicator& Grid::with_same_experts(Communicator& among, int ranks) {
+  if (ranks == 1) return among;
+  std::unique_ptr<Communicator>& group = others_[among.name() + " with the same experts"];
+  if (!group) {
+    group =
+        among.split(among.rank() % ranks, among.rank(), among.name() + " with the same experts");
     if (factory_ && group->size() > 1) group->use(factory_(*group));
   }
   return *group;

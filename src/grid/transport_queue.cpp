@@ -284,6 +284,22 @@ void TransportQueue::all_gather(const Exec& exec, Queued& queued, std::byte* all
   end(queued, exec);
 }
 
+void TransportQueue::all_to_all(const Exec& exec, Queued& queued, std::byte* all,
+                                std::span<const std::int64_t> offsets, std::byte* mine,
+                                std::span<const std::int64_t> sent_offsets, Bytes size) {
+  group_.clear();
+  const auto add = [&](std::byte* data, std::span<const std::int64_t> parts, int peer, bool sends) {
+    const auto r = static_cast<std::size_t>(peer);
+    const Bytes bytes = (parts[r + 1] - parts[r]) * size;
+    if (bytes > 0) group_.push_back({data + parts[r] * size, bytes, peer, sends});
+  };
+  for (int k = 1; k < ranks_; ++k) add(all, offsets, (rank_ + k) % ranks_, false);
+  for (int k = 1; k < ranks_; ++k) add(mine, sent_offsets, (rank_ + k) % ranks_, true);
+  transport_->begin_behind(exec);
+  if (!group_.empty()) transport_->exchange(group_);
+  end(queued, exec);
+}
+
 void TransportQueue::broadcast(const Exec& exec, Queued& queued, std::byte* data, Bytes bytes,
                                int root) {
   transport_->begin_behind(exec);

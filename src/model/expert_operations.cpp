@@ -64,7 +64,10 @@ ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
     : BlockOperation<P>(op),
       axis_(place.axis),
       choice_(choice_of(place.model().experts)),
-      held_(place.parameters.shard().part(place.model().experts.number)),
+      parts_{place.model().experts.number, place.parameters.shard().expert_size,
+             place.parameters.shard().tensor_size, place.parameters.shard().tensor_rank},
+      copies_(place.axis.experts()),
+      held_(place.parameters.shard().experts(place.model().experts.number)),
       experts_(place.model().experts),
       sequence_(place.model().sequence) {
   const architecture::TrainingObjective objective = architecture::objective_of(place.model());
@@ -84,22 +87,37 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   const auto& v = c.values;
   const View2<A> logits = v.sums(this->op_.input());
   const View2<A> scores = v.sums(this->op_.saved[choice::scores]);
-  const View2<A> routes = v.sums(this->op_.output);
-  const View2<A> own = axis_.own_rows(routes);
+  const View2<A> all = token_routes(c);
+  const View2<A> own = axis_.own_rows(all);
   if (experts_.limits_logits())
     kernels::log_sums_of_exponentials<A>(c.handle, v.list(this->op_.saved[choice::log_sums]),
                                          logits);
   if (scores.data() != logits.data())
     kernels::copy<A>(c.handle, flat(scores), flat<const A>(logits));
   kernels::choose_experts<A, T>(c.handle, own, scores, bias_, choice_);
-  axis_.gather(c.handle, routes, own, "experts, choices, forward");
-  kernels::order_routes<A>(c.handle,
-                           flat(v.template numbers<std::int32_t>(this->op_.saved[choice::order])),
-                           flat(v.template numbers<std::int32_t>(this->op_.saved[choice::bounds])),
-                           axis_.is_complete() ? routes : own, held_);
+  axis_.gather(c.handle, all, own, "experts, choices, forward");
+  const View2<A> routes = axis_.experts().divides() ? exchange(c) : axis_.is_complete() ? all : own;
+  kernels::order_routes<A>(
+      c.handle, flat(v.template numbers<std::int32_t>(this->op_.saved[choice::order])),
+      flat(v.template numbers<std::int32_t>(this->op_.saved[choice::bounds])), routes, held_);
   if (!c.context.evaluates()) return;
   add_losses(c, {});
   add_counts(c);
+}
+
+template <class P>
+auto ChoiceOperation<P>::exchange(const PassArguments<P>& c) const -> View2<Accumulate<T>> {
+  using A = Accumulate<T>;
+  const auto& v = c.values;
+  const View2<A> routes = token_routes(c);
+  const auto order = flat(v.template numbers<std::int32_t>(this->op_.saved[choice::sent]));
+  const auto bounds = flat(v.template numbers<std::int32_t>(this->op_.saved[choice::copy_bounds]));
+  kernels::list_copies<A>(c.handle, order, part(bounds, 0, axis_.experts().size() + 1), routes,
+                          parts_);
+  copies_.exchange_bounds(c.handle, bounds);
+  return copies_.send<A>(c.handle, v.sums(this->op_.output),
+                         v.sums(this->op_.scratch[choice::sent_routes]), routes, order,
+                         "experts, choices to the experts, forward");
 }
 
 /// balance_loss = weight Σ_b E / (k S) Σ_e n[b, e] P[b, e], with the number n of a sample's tokens
@@ -118,7 +136,7 @@ void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<
   if (balance_sum_ >= 0) {
     const View2<A> counts = v.sums(this->op_.scratch[choice::counts]);
     kernels::fill(c.handle, flat(counts), 0.0);
-    if (axis_.is_complete()) kernels::count_experts<A>(c.handle, counts, v.sums(this->op_.output));
+    if (axis_.is_complete()) kernels::count_experts<A>(c.handle, counts, token_routes(c));
     axis_.context().sum(c.handle, counts, "experts, tokens of samples");
     const double factor = experts_.balance_weight * static_cast<double>(experts_.number) /
                           (static_cast<double>(experts_.active) * S * S);
@@ -157,9 +175,8 @@ void ChoiceOperation<P>::add_counts(const PassArguments<P>& c) const {
   const std::int64_t counted = counted_rows(c);
   if (counted == 0) return;
   const View1<double> counts = part(c.context.losses, {counts_sum_, experts_.number});
-  kernels::count_experts<A, double>(
-      c.handle, trireme::matrix(counts, 1, experts_.number),
-      rows_of(axis_.own_rows(c.values.sums(this->op_.output)), 0, counted));
+  kernels::count_experts<A, double>(c.handle, trireme::matrix(counts, 1, experts_.number),
+                                    rows_of(axis_.own_rows(token_routes(c)), 0, counted));
 }
 
 template <class P>
@@ -167,13 +184,23 @@ void ChoiceOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
                                         bool) const {
   using A = Accumulate<T>;
   const auto& v = c.values;
-  const View2<A> gradients = v.gradient_sums(this->op_.output);
+  View2<A> gradients = v.gradient_sums(this->op_.output);
+  if (axis_.experts().divides()) {
+    copies_.read(c.handle,
+                 flat(v.template numbers<std::int32_t>(this->op_.saved[choice::copy_bounds])));
+    const View2<A> received = rows_of(gradients, 0, copies_.received());
+    gradients = v.sums(this->op_.scratch[choice::token_gradients]);
+    kernels::fill(c.handle, flat(gradients), 0.0);
+    copies_.bring_back<A>(c.handle, gradients, v.sums(this->op_.scratch[choice::sent_routes]),
+                          received,
+                          flat(v.template numbers<std::int32_t>(this->op_.saved[choice::sent])),
+                          "experts, weights from the experts, backward");
+  }
   const View2<A> own =
       axis_.cuts_tokens() ? v.sums(this->op_.scratch[choice::own_routes]) : gradients;
   const View2<A> of_logits = v.sums(this->op_.scratch[choice::score_gradients]);
   axis_.reduce(c.handle, own, gradients, "experts, weights, backward");
-  kernels::choose_experts_backward<A>(c.handle, of_logits, own,
-                                      axis_.own_rows(v.sums(this->op_.output)),
+  kernels::choose_experts_backward<A>(c.handle, of_logits, own, axis_.own_rows(token_routes(c)),
                                       v.sums(this->op_.saved[choice::scores]), choice_);
   add_losses(c, of_logits);
   add_counts(c);
@@ -202,6 +229,7 @@ ExpertProductOperation<P>::ExpertProductOperation(const architecture::Operation&
                (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
       active_(place.model().experts.active),
       routed_(matrices_of(place.plan.description, op, place.plan.sizes)),
+      copies_(place.axis.experts()),
       input_forward_(op.name + ", input, forward"),
       input_backward_(op.name + ", input, backward"),
       input_again_(op.name + ", input again, backward"),
@@ -227,15 +255,40 @@ void ExpertProductOperation<P>::visit(const PassArguments<P>& c, Use&& use) cons
 }
 
 template <class P>
+std::int64_t ExpertProductOperation<P>::read_copies(const PassArguments<P>& c) const {
+  copies_.read(c.handle, flat(c.values.template numbers<std::int32_t>(this->op_.inputs[4])));
+  return copies_.received();
+}
+
+template <class P>
+auto ExpertProductOperation<P>::received(const PassArguments<P>& c, View2<T> rows,
+                                         const std::string& what) const -> View2<T> {
+  if (!axis_.experts().divides()) return rows;
+  read_copies(c);
+  return copies_.send<T>(c.handle, c.values.matrix(this->op_.scratch[3]),
+                         c.values.matrix(this->op_.scratch[2]), rows, copied(c), what.c_str());
+}
+
+template <class P>
 template <class Use>
 void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, const std::string& what,
                                     Use&& product) const {
-  const View2<Accumulate<T>> sums = c.values.sums(this->op_.scratch[1]);
+  const bool divided = axis_.experts().divides();
+  const View2<Accumulate<T>> all = c.values.sums(this->op_.scratch[1]);
+  View2<Accumulate<T>> sums = divided ? rows_of(all, 0, read_copies(c)) : all;
   kernels::fill(c.handle, flat(sums), 0.0);
   visit(c, [&](const Expert& e) {
     product(e);
     kernels::add_routed<T>(c.handle, sums, e.rows, e.order, active_);
   });
+  if (divided) {
+    const View2<T> rounded = rows_of(c.values.matrix(this->op_.scratch[3]), 0, copies_.received());
+    kernels::round_sums<T>(c.handle, rounded, sums);
+    sums = rows_of(all, 0, axis_.tokens());
+    kernels::fill(c.handle, flat(sums), 0.0);
+    copies_.bring_back<T>(c.handle, sums, c.values.matrix(this->op_.scratch[2]), rounded, copied(c),
+                          what.c_str());
+  }
   kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all(to), to), sums);
   axis_.reduce(c.handle, to, c.scratch.all(to), what.c_str());
 }
@@ -250,7 +303,8 @@ void ExpertProductOperation<P>::forward(const PassArguments<P>& c, const BlockOp
       if (weighs_bias())
         kernels::add_weighed_bias<T>(c.handle, e.rows, e.bias, weights(c), e.order);
     });
-  const View2<T> all = axis_.gather(c.handle, c.scratch.all(x), x, input_forward_.c_str());
+  const View2<T> all = received(
+      c, axis_.gather(c.handle, c.scratch.all(x), x, input_forward_.c_str()), input_forward_);
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
     kernels::linear_forward<T>(c.handle, part(y, e.routed), e.rows, e.weights, e.bias);
@@ -266,14 +320,16 @@ void ExpertProductOperation<P>::backward_input(const PassArguments<P>& c, const 
     return sum(c, dx, input_backward_, [&](const Expert& e) {
       kernels::linear_backward_input<T>(c.handle, e.rows, part(dy, e.routed), e.weights);
     });
-  axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
+  const View2<T> all =
+      received(c, axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str()),
+               output_backward_);
   View2<Accumulate<T>> of_weights;
   if (weighs_bias()) {
-    of_weights = c.values.gradient_sums(this->op_.inputs[3]);
+    of_weights = c.values.gradient_sums(this->op_.inputs[5]);
     kernels::fill(c.handle, flat(of_weights), 0.0);
   }
   visit(c, [&](const Expert& e) {
-    kernels::pick_routed<T>(c.handle, e.rows, dy, e.order, active_);
+    kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
     if (weighs_bias()) kernels::dot_bias<T>(c.handle, of_weights, e.rows, e.bias, e.order);
     kernels::linear_backward_input<T>(c.handle, part(dx, e.routed), e.rows, e.weights);
   });
@@ -287,7 +343,9 @@ void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const
   const View2<T> dy = c.values.gradient(this->op_.output);
   const bool outputs = this->op_.cut == architecture::Cut::outputs;
   const View2<T> by_token =
-      outputs ? axis_.gather(c.handle, c.scratch.all(x), x, input_again_.c_str()) : dy;
+      outputs ? received(c, axis_.gather(c.handle, c.scratch.all(x), x, input_again_.c_str()),
+                         input_again_)
+              : received(c, dy, output_backward_);
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, by_token, e.order, active_);
     kernels::linear_backward_weight<T>(

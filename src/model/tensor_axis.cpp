@@ -8,14 +8,16 @@ namespace trireme::model {
 TensorAxis::TensorAxis(std::int64_t tokens) : tokens_(tokens), rows_{0, tokens} {}
 
 TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,
-                       bool sequence_parallel, const ContextAxis& context)
+                       bool sequence_parallel, const ContextAxis& context,
+                       const ExpertAxis& experts)
     : communicator_(&communicator),
       rank_(communicator.rank()),
       size_(communicator.size()),
       tokens_(tokens),
       rows_{0, tokens},
       cuts_tokens_(sequence_parallel && communicator.size() > 1),
-      context_(context) {
+      context_(context),
+      experts_(experts) {
   if (cuts_tokens_) rows_ = layout::split(tokens, size_, rank_);
 }
 

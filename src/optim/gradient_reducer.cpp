@@ -16,10 +16,10 @@ std::vector<std::int64_t> counts(const architecture::Bucket& bucket) {
 }
 
 template <class G>
-GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> gradients,
+GradientReducer<G>::GradientReducer(const BucketGroups& groups, View1<G> gradients,
                                     const architecture::Arrangement& places, std::int64_t head,
                                     std::vector<architecture::Bucket> buckets, bool scatter)
-    : communicator_(communicator),
+    : groups_(groups),
       gradients_(gradients),
       places_(places),
       turns_(places),
@@ -68,10 +68,10 @@ void GradientReducer<G>::complete(const Exec& exec, Stage stage, std::int64_t bl
     if (--running_[i].missing > 0) continue;
     if (send_)
       send_(exec, i);
-    else if (communicator_.size() > 1)
+    else if (groups_.all.size() > 1)
       running_[i].request = start(exec, i);
   }
-  communicator_.progress();
+  groups_.all.progress();
 }
 
 template <class G>
@@ -79,20 +79,21 @@ grid::Request GradientReducer<G>::start(const Exec& exec, std::size_t i) const {
   const architecture::Bucket& bucket = buckets_[i];
   const View1<G> all(gradients_.data() + places_.place(bucket.begin),
                      static_cast<std::size_t>(bucket.end - bucket.begin));
-  if (!scatter_) return communicator_.start_all_reduce(exec, all, grid::Reduction::sum);
-  const auto rank = static_cast<std::size_t>(communicator_.rank());
+  grid::Communicator& group = groups_.of(bucket);
+  if (!scatter_) return group.start_all_reduce(exec, all, grid::Reduction::sum);
+  const auto rank = static_cast<std::size_t>(group.rank());
   const std::int64_t begin = bucket.bounds[rank];
   const auto mine = static_cast<std::size_t>(bucket.bounds[rank + 1] - begin);
   const View1<G> own(gradients_.data() + (mine > 0 ? places_.own_place(begin) : 0), mine);
-  return communicator_.start_reduce_scatter(exec, own, all, counts_[i]);
+  return group.start_reduce_scatter(exec, own, all, counts_[i]);
 }
 
 template <class G>
 void GradientReducer<G>::take(const Exec& exec, std::size_t i, const char* waits) {
   grid::Request& request = running_[i].request;
   if (!request.active()) return;
-  communicator_.wait(request, waits);
   const architecture::Bucket& bucket = buckets_[i];
+  groups_.of(bucket).wait(request, waits);
   const auto* run = places_.run_of(bucket.begin);
   if (scatter_ || run == nullptr || !run->takes_turns) return;
   const auto part = [&](std::int64_t place, std::int64_t n) {
@@ -116,11 +117,12 @@ void GradientReducer<G>::finish(const Exec& exec, Stage stage) {
 
 template <class G>
 void GradientReducer<G>::reduce_shared(const Exec& exec) {
-  if (communicator_.size() == 1) return;
+  if (groups_.all.size() == 1) return;
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (buckets_[i].shared) running_[i].request = start(exec, i);
   for (std::size_t i = 0; i < buckets_.size(); ++i)
-    if (buckets_[i].shared) communicator_.wait(running_[i].request, "gradients of shared layers");
+    if (buckets_[i].shared)
+      groups_.of(buckets_[i]).wait(running_[i].request, "gradients of shared layers");
 }
 
 template class GradientReducer<float>;

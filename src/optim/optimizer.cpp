@@ -16,15 +16,17 @@ template <class P>
 Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         const architecture::Architecture& architecture,
                         model::Parameters<P>& parameters, grid::Communicator& model_group,
-                        grid::Communicator& data_group, architecture::StatePlacement placement,
+                        const BucketGroups& owners, architecture::StatePlacement placement,
                         std::int64_t capacity, const kernels::LossScaling& loss_scaling,
-                        ArenaMemory state_memory, const std::optional<MuonParts>& muon)
+                        ArenaMemory state_memory, const std::optional<MuonParts>& muon,
+                        grid::Communicator* experts)
     : config_(config),
       loss_scaling_(loss_scaling),
       architecture_(architecture),
       parameters_(&parameters),
       model_group_(model_group),
-      data_group_(data_group),
+      owners_(owners),
+      experts_(experts),
       placement_(std::move(placement)),
       capacity_(capacity),
       state_memory_(state_memory),
@@ -45,7 +47,7 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
   if (muon) {
     check(placement_.second <= muon->second_capacity, "second moments have ", placement_.second,
           " elements, but their arena holds ", muon->second_capacity);
-    muon_.emplace(architecture, parameters, muon->tensor_group, data_group, placement_);
+    muon_.emplace(architecture, parameters, muon->tensor_group, owners.all, placement_);
   }
   lay_out_sums();
 }
@@ -89,30 +91,37 @@ void Optimizer<P>::lay_out_sums() {
   const auto arrays = static_cast<std::int64_t>(architecture_.arrays.size());
   const architecture::Shard& shard = parameters_->shard();
   const std::int64_t sums = arrays * shard.tensor_size;
-  std::vector<std::int64_t> ends(static_cast<std::size_t>(sums), 0);
-  std::vector<std::int64_t> begins_of_blocks, ends_of_blocks;  // in the gradients' memory
-  std::vector<std::int64_t> weight_begins, weight_ends;        // in the weights' memory
+  struct Lists {
+    std::vector<std::int64_t> ends_of_sums;
+    std::vector<std::int64_t> begins, ends;                // in the gradients' memory
+    std::vector<std::int64_t> weight_begins, weight_ends;  // in the weights' memory
+  };
+  Lists ordinary, experts;
+  ordinary.ends_of_sums.resize(static_cast<std::size_t>(sums));
+  experts.ends_of_sums.resize(experts_ != nullptr ? static_cast<std::size_t>(sums) : 0);
   for (const auto& entry : parameters_->entries()) {
     if (entry.spec->frozen) continue;
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
+    Lists& list = entry.local.of_experts ? experts : ordinary;
     for (const architecture::Piece& piece : entry.local.pieces) {
       if (!piece.counted) continue;
-      ends[static_cast<std::size_t>(at)] += kernels::norm_blocks(piece.elements());
+      list.ends_of_sums[static_cast<std::size_t>(at)] += kernels::norm_blocks(piece.elements());
       const std::int64_t first = entry.offset + piece.first;
       const std::int64_t end = first + piece.elements();
       for (std::int64_t begin = first; begin < end; begin += kernels::norm_block) {
         const bool owns = placement_.owns(begin);
         const std::int64_t size = owns ? std::min(end - begin, kernels::norm_block) : 0;
-        begins_of_blocks.push_back(owns ? parameters_->gradient_places().own_place(begin) : 0);
-        ends_of_blocks.push_back(begins_of_blocks.back() + size);
-        weight_begins.push_back(owns ? parameters_->weight_places().own_place(begin) : 0);
-        weight_ends.push_back(weight_begins.back() + size);
+        list.begins.push_back(owns ? parameters_->gradient_places().own_place(begin) : 0);
+        list.ends.push_back(list.begins.back() + size);
+        list.weight_begins.push_back(owns ? parameters_->weight_places().own_place(begin) : 0);
+        list.weight_ends.push_back(list.weight_begins.back() + size);
       }
     }
   }
-  std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
-  const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
+  for (Lists* list : {&ordinary, &experts})
+    std::inclusive_scan(list->ends_of_sums.begin(), list->ends_of_sums.end(),
+                        list->ends_of_sums.begin());
   const std::vector<kernels::UpdateRange> updates = update_ranges(false);
   const std::vector<kernels::UpdateRange> matrices = update_ranges(true);
   const std::vector<double> factors = matrix_factors();
@@ -120,29 +129,48 @@ void Optimizer<P>::lay_out_sums() {
     return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdateRange)));
   };
   const std::int64_t norms = architecture::trust_norms(config_);
-  scalars_ =
-      Arena("optimizer scalars",
-            3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
-                aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * blocks * 8) +
-                aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) +
-                2 * aligned(norms > 0 ? blocks * 8 : 0) + table_bytes(updates) +
-                table_bytes(matrices) + aligned(std::ssize(factors) * 8));
-  partial_ = scalars_.take<double>(blocks);
-  block_begins_ = scalars_.take<std::int64_t>(blocks);
-  block_ends_ = scalars_.take<std::int64_t>(blocks);
+  const auto list_bytes = [norms](const Lists& list) {
+    const std::int64_t blocks = std::ssize(list.begins);
+    return aligned(std::ssize(list.ends_of_sums) * 8) + 3 * aligned(blocks * 8) +
+           aligned(norms * blocks * 8) + 2 * aligned(norms > 0 ? blocks * 8 : 0);
+  };
+  const std::int64_t of_experts = std::ssize(experts.ends_of_sums);
+  scalars_ = Arena(
+      "optimizer scalars",
+      list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) + aligned(of_experts * 8) +
+          aligned(kernels::status_size * 8) + aligned(kernels::control_size * 8) + 2 * aligned(8) +
+          aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) + table_bytes(updates) +
+          table_bytes(matrices) + aligned(std::ssize(factors) * 8));
   sums_ = scalars_.take<double>(sums);
-  ends_ = scalars_.take<std::int64_t>(sums);
+  expert_sums_ = scalars_.take<double>(of_experts);
   status_ = scalars_.take<double>(kernels::status_size);
   norm_ = part<double>(status_, kernels::status_norm, 1);
   loss_scale_ = part<double>(status_, kernels::status_loss_scale, 1);
   control_ = scalars_.take<double>(kernels::control_size);
   for (View1<double>& scale : delayed_scales_) scale = scalars_.take<double>(1);
-  trust_partial_ = scalars_.take<double>(norms * blocks);
   trust_sums_ = scalars_.take<double>(norms * sums);
   ratios_ = scalars_.take<double>(norms > 0 ? arrays : 0);
-  weight_begins_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
-  weight_ends_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
   const Exec exec;
+  const auto take_list = [&](const std::vector<std::int64_t>& list) {
+    const auto taken = scalars_.take<std::int64_t>(std::ssize(list));
+    copy_to_device<std::int64_t>(exec, taken, list);
+    return taken;
+  };
+  const auto take_blocks = [&](const Lists& list) {
+    const std::int64_t blocks = std::ssize(list.begins);
+    NormBlocks taken;
+    taken.partial = scalars_.take<double>(blocks);
+    taken.begins = take_list(list.begins);
+    taken.ends = take_list(list.ends);
+    taken.ends_of_sums = take_list(list.ends_of_sums);
+    taken.trust_partial = scalars_.take<double>(norms * blocks);
+    if (norms == 0) return taken;
+    taken.weight_begins = take_list(list.weight_begins);
+    taken.weight_ends = take_list(list.weight_ends);
+    return taken;
+  };
+  ordinary_ = take_blocks(ordinary);
+  of_experts_ = take_blocks(experts);
   const auto take_table = [&](const std::vector<kernels::UpdateRange>& list) {
     const auto table = scalars_.take<kernels::UpdateRange>(std::ssize(list));
     kernels::UpdateRanges parts;
@@ -156,13 +184,6 @@ void Optimizer<P>::lay_out_sums() {
   matrix_parts_ = take_table(matrices);
   factors_ = scalars_.take<double>(std::ssize(factors));
   copy_to_device<double>(exec, factors_, factors);
-  copy_to_device<std::int64_t>(exec, block_begins_, begins_of_blocks);
-  copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
-  copy_to_device<std::int64_t>(exec, ends_, ends);
-  if (norms > 0) {
-    copy_to_device<std::int64_t>(exec, weight_begins_, weight_begins);
-    copy_to_device<std::int64_t>(exec, weight_ends_, weight_ends);
-  }
   fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
 }
 
@@ -255,14 +276,34 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
 template <class P>
 void Optimizer<P>::find_block_sums(const Exec& exec) const {
   // partial[b] = Σ_i g_i² over block b
-  kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_->all_gradients(),
-                                                     block_begins_, block_ends_);
+  for (const NormBlocks* blocks : {&ordinary_, &of_experts_})
+    if (blocks->count() > 0)
+      kernels::squared_norm_blocks<typename P::Gradient>(
+          exec, blocks->partial, parameters_->all_gradients(), blocks->begins, blocks->ends);
   // Each block is owned by one replica, and each sum belongs to one rank of the model. Other ranks
   // add zeros, which is exact.
-  if (!placement_.whole)
-    data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
+  if (!placement_.whole) {
+    owners_.all.all_reduce<double>(exec, ordinary_.partial, grid::Reduction::sum,
+                                   "blocks of the norm");
+    owners_.experts.all_reduce<double>(exec, of_experts_.partial, grid::Reduction::sum,
+                                       "blocks of the norm of experts");
+  }
   // sums[k] = Σ_b partial[b] over array k; norm = √Σ_k sums[k]
-  kernels::segment_sums(exec, sums_, partial_, ends_);
+  sum_blocks(exec, sums_, 0, &NormBlocks::partial);
+}
+
+template <class P>
+void Optimizer<P>::sum_blocks(const Exec& exec, View1<double> sums, std::int64_t norm,
+                              View1<double> NormBlocks::*partial) const {
+  const auto of = [&](const NormBlocks& blocks) {
+    return part<const double>(blocks.*partial, norm * blocks.count(), blocks.count());
+  };
+  kernels::segment_sums(exec, sums, of(ordinary_), ordinary_.ends_of_sums);
+  if (experts_ == nullptr) return;
+  kernels::segment_sums(exec, expert_sums_, of(of_experts_), of_experts_.ends_of_sums);
+  experts_->all_reduce<double>(exec, expert_sums_, grid::Reduction::sum,
+                               "gradient norm of experts");
+  kernels::accumulate<double>(exec, sums, expert_sums_);  // one of the two sums is 0
 }
 
 template <class P>
@@ -440,22 +481,26 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
 /// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of each direction r.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {
-  const std::int64_t blocks = extent(partial_, 0);
   const std::int64_t sums = extent(sums_, 0);
   const std::int64_t norms = architecture::trust_norms(config_);
-  kernels::squared_norm_blocks<typename P::Compute>(exec, part<double>(trust_partial_, 0, blocks),
-                                                    parameters_->all_weights(), weight_begins_,
-                                                    weight_ends_);
-  if (norms == 2)
-    kernels::squared_norm_blocks<typename P::Gradient>(
-        exec, part<double>(trust_partial_, blocks, blocks), parameters_->all_gradients(),
-        block_begins_, block_ends_);
-  if (!placement_.whole)
-    data_group_.all_reduce<double>(exec, trust_partial_, grid::Reduction::sum,
+  for (const NormBlocks* b : {&ordinary_, &of_experts_}) {
+    if (b->count() == 0) continue;
+    kernels::squared_norm_blocks<typename P::Compute>(
+        exec, part<double>(b->trust_partial, 0, b->count()), parameters_->all_weights(),
+        b->weight_begins, b->weight_ends);
+    if (norms == 2)
+      kernels::squared_norm_blocks<typename P::Gradient>(
+          exec, part<double>(b->trust_partial, b->count(), b->count()),
+          parameters_->all_gradients(), b->begins, b->ends);
+  }
+  if (!placement_.whole) {
+    owners_.all.all_reduce<double>(exec, ordinary_.trust_partial, grid::Reduction::sum,
                                    "blocks of the trust ratios");
+    owners_.experts.all_reduce<double>(exec, of_experts_.trust_partial, grid::Reduction::sum,
+                                       "blocks of the trust ratios of experts");
+  }
   for (std::int64_t i = 0; i < norms; ++i)
-    kernels::segment_sums(exec, part<double>(trust_sums_, i * sums, sums),
-                          part<const double>(trust_partial_, i * blocks, blocks), ends_);
+    sum_blocks(exec, part<double>(trust_sums_, i * sums, sums), i, &NormBlocks::trust_partial);
   model_group_.all_reduce<double>(exec, trust_sums_, grid::Reduction::sum, "trust ratios");
 }
 

@@ -1,8 +1,6 @@
 // Gathers of divided weights: of resident arrays after the update, of other arrays before each use.
 #include <trireme/optim/weight_gather.hpp>
 
-#include <trireme/optim/gradient_reducer.hpp>
-
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -10,10 +8,10 @@
 namespace trireme::optim {
 
 template <class T>
-WeightGather<T>::WeightGather(grid::Communicator& communicator, View1<T> memory,
+WeightGather<T>::WeightGather(const BucketGroups& groups, View1<T> memory,
                               const architecture::Arrangement& places, std::int64_t arena_elements,
                               std::vector<architecture::Bucket> buckets)
-    : communicator_(communicator),
+    : groups_(groups),
       memory_(memory),
       places_(places),
       turns_(places),
@@ -36,14 +34,20 @@ WeightGather<T>::~WeightGather() {
 template <class T>
 void WeightGather<T>::start(const Exec& exec, std::size_t i) {
   const architecture::Bucket& bucket = buckets_[i];
-  const auto rank = static_cast<std::size_t>(communicator_.rank());
+  grid::Communicator& group = groups_.of(bucket);
+  const auto rank = static_cast<std::size_t>(group.rank());
   const std::int64_t begin = bucket.bounds[rank];
   const auto mine = static_cast<std::size_t>(bucket.bounds[rank + 1] - begin);
-  running_[i] = communicator_.start_all_gather(
+  running_[i] = group.start_all_gather(
       exec,
       View1<T>(memory_.data() + places_.place(bucket.begin),
                static_cast<std::size_t>(bucket.end - bucket.begin)),
       View1<const T>(memory_.data() + (mine > 0 ? places_.own_place(begin) : 0), mine), counts_[i]);
+}
+
+template <class T>
+void WeightGather<T>::wait(std::size_t i, const char* what) {
+  groups_.of(buckets_[i]).wait(running_[i], what);
 }
 
 template <class T>
@@ -59,7 +63,7 @@ void WeightGather<T>::fetch(const Exec& exec, int unit) {
   if (turns_.holds(unit)) return;
   const int former = turns_.take(unit);
   for (std::size_t i = 0; i < buckets_.size(); ++i)
-    if (former >= 0 && units_[i] == former) communicator_.wait(running_[i], "weights of a layer");
+    if (former >= 0 && units_[i] == former) wait(i, "weights of a layer");
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (units_[i] == unit) start(exec, i);
 }
@@ -77,8 +81,7 @@ void WeightGather<T>::before_reads(const Exec& exec, std::int64_t block,
   const int unit = places_.unit_of(block);
   if (unit >= 0) fetch(exec, unit);
   for (std::size_t i = 0; i < buckets_.size(); ++i)
-    if (running_[i].active() && belongs(i, block))
-      communicator_.wait(running_[i], "weights of a layer");
+    if (running_[i].active() && belongs(i, block)) wait(i, "weights of a layer");
   const int ahead = next ? places_.unit_of(*next) : -1;
   const auto window = [&](int u) { return places_.units()[static_cast<std::size_t>(u)].window; };
   if (ahead >= 0 && (unit < 0 || window(ahead) != window(unit))) fetch(exec, ahead);
@@ -86,7 +89,7 @@ void WeightGather<T>::before_reads(const Exec& exec, std::int64_t block,
 
 template <class T>
 void WeightGather<T>::finish() {
-  for (grid::Request& request : running_) communicator_.wait(request, "new weights");
+  for (std::size_t i = 0; i < running_.size(); ++i) wait(i, "new weights");
 }
 
 template <class T>

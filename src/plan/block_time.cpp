@@ -5,6 +5,7 @@
 #include <trireme/architecture/operation_calls.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trireme::plan {
 namespace {
@@ -117,7 +118,11 @@ void BlockTimeModel::add_product(PassTime& time, const Part& part,
   const std::int64_t in = columns_of(part.tensors[at(op.input())].columns, sizes_);
   const std::int64_t columns = columns_of(out.columns, sizes_);
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
-  const std::int64_t rows = product_rows(part, op, sizes_);
+  const bool of_experts = op.kind == OperationKind::expert_product;
+  const std::int64_t rows = of_experts
+                                ? std::llround(static_cast<double>(product_rows(part, op, sizes_)) *
+                                               machine_.software.expert_imbalance)
+                                : product_rows(part, op, sizes_);
   const auto weights = static_cast<double>(in * columns * matrices_of(part, op, sizes_));
   const auto element = static_cast<double>(sizes_.element);
   const auto sum = static_cast<double>(sizes_.accumulate);
@@ -234,7 +239,7 @@ PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const
   if (call.accumulates() && !rule_of(op.kind).adds_gradient)
     time.compute += kernels_.memory(3 * bytes_of(part, {gradient_target(part, call), true}),
                                     machine_.kernels.residual);
-  time.tensor += message(part, op, call.pass);
+  time.tensor += message(part, op, call.pass) + exchange(part, op, call.pass);
   return time;
 }
 
@@ -249,6 +254,21 @@ Seconds BlockTimeModel::message(const Part& part, const Operation& op, Pass pass
               : (1 - machine_.software.tensor_overlap) *
                     network_.collective(message->collective, message_bytes(part, *message),
                                         Axis::tensor);
+}
+
+/// Time of the exchange of a pass with the replicas that divide the experts.
+Seconds BlockTimeModel::exchange(const Part& part, const Operation& op, Pass pass) const {
+  const auto rule = rule_of(op.kind).exchange;
+  if (rule == nullptr || sizes_.expert_ranks == 1 || !has_pass(op, pass)) return 0;
+  const auto copies = rule(op, pass);
+  if (!copies) return 0;
+  const architecture::Tensor& t = part.tensors[at(copies->columns)];
+  const std::int64_t rows =
+      architecture::exchanged_rows(*copies, architecture_.model.experts, sizes_, true);
+  return network_.among_experts(
+      static_cast<double>(rows * columns_of(t.columns, sizes_) *
+                          architecture::bytes_of(t.numbers, sizes_.element, sizes_.accumulate)) *
+      machine_.software.expert_imbalance);
 }
 
 /// Times of some calls of a layer. If the host needs longer to start these calls than the calls

@@ -78,6 +78,11 @@ class Gathers {
     return parameters > 0 ? network_.among_shards(Collective::all_gather, parameters * element_)
                           : 0;
   }
+  Seconds gather_experts(double parameters) const {
+    return parameters > 0
+               ? network_.among_expert_shards(Collective::all_gather, parameters * element_)
+               : 0;
+  }
   /// Time of a pass that can hide gathers: kernels, and waiting for the host. Messages of the
   /// tensor axis cannot hide gathers, because both may use the same links.
   Seconds kernels(const PassTime& pass) const { return (pass.compute + pass.host) * turns_; }
@@ -108,8 +113,12 @@ class Gathers {
     if (backward < n && of_rank > windows) refills.forward = m;  // windows hold later layers
     const double ends = (s == 0 ? sizes_.embedding : 0) + (is_last(s) ? sizes_.head : 0);
     const double parameters = sizes_.parameters[s] + (sizes_.frozen.empty() ? 0 : sizes_.frozen[s]);
+    // Experts that replicas divide are gathered among the ranks with the same experts.
+    const double experts = sizes_.experts[s];
     const Seconds each =
-        n > 0 ? gather((parameters - ends - sizes_.tables) / static_cast<double>(n)) : 0;
+        n > 0 ? gather((parameters - ends - sizes_.tables - experts) / static_cast<double>(n)) +
+                    gather_experts(experts / static_cast<double>(n))
+              : 0;
     const Seconds forward = kernels(mean_layer(sizes_.layers[s]).forward);
     Seconds waits = of_layers(n, refills.forward, each, forward,
                               s == 0 ? kernels(parts_.embedding.forward) : 0);
@@ -149,7 +158,8 @@ class Gathers {
       const std::size_t s = stage(rank, chunk);
       const double parameters = all ? sizes_.parameters[s] : sizes_.tables;
       if (parameters <= 0) continue;
-      const Seconds whole = gather(parameters);
+      const double experts = all ? sizes_.experts[s] : 0;
+      const Seconds whole = gather(parameters - experts) + gather_experts(experts);
       const double unit = s == 0 ? sizes_.embedding + sizes_.tables
                                  : parameters / static_cast<double>(1 + layers(s));
       const Seconds last =

@@ -201,6 +201,12 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .at_least(1)
       .at_most(8)
       .otherwise(std::int64_t{0}, "as Trireme");
+  software
+      .number("expert_imbalance", &Software::expert_imbalance,
+              "tokens for the experts of the rank that has most of them, relative to the mean")
+      .from(1)
+      .to(1024)
+      .otherwise(1.0);
   const auto overlap = [&](const char* name, double Software::*field, const char* help,
                            double usual = 0) {
     software.number(name, field, help).from(0).to(1).otherwise(usual);

@@ -133,7 +133,7 @@ ArenaSizes arena_parts(const deck::Config& config, const architecture::Architect
                                                   static_cast<int>(config.parallel.shard_ranks())),
                                      typed_sizes(config, shard, machine).accumulate)
                         : 0,
-                   sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
+                   sums.data + sums.experts + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
                        (shard.has_head() ? sums.context : 0),
                    sums.shared};
   add_local(parts, config,
@@ -299,11 +299,12 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
   Bytes bytes = 0;
   std::vector<Bytes> units(places.units().size());  // bytes of units that use a window in turn
   buckets.visit([&](const architecture::BucketRun& run) {
-    const Bytes part = (run.size() * element + replicas - 1) / replicas;
+    const std::int64_t ranks = replicas / run.expert_ranks;
+    const Bytes part = (run.size() * element + ranks - 1) / ranks;
     const auto* turn = places.run_of(run.begin);
     Bytes& sum =
         turn != nullptr && turn->takes_turns ? units[static_cast<std::size_t>(turn->unit)] : bytes;
-    sum += run.count * std::min(part, reduction_segment_bytes) * (replicas - 1);
+    sum += run.count * std::min(part, reduction_segment_bytes) * (ranks - 1);
   });
   // In each window, the sums of only one unit are in flight at a time.
   std::array<Bytes, architecture::WindowTurns::windows> most{};

@@ -28,6 +28,26 @@ GroupPlace together(const GroupPlace& a, const GroupPlace& b, std::int64_t devic
   return p;
 }
 
+/// `ranks` consecutive members of a group, on one node as far as the node has room for them.
+GroupPlace consecutive(GroupPlace p, std::int64_t ranks, std::int64_t devices) {
+  if (ranks >= p.ranks) return p;
+  p.ranks = ranks;
+  p.per_node = std::min(ranks, p.per_node);
+  p.nodes = (ranks + p.per_node - 1) / p.per_node;
+  p.sharing = p.nodes == 1 ? 1 : std::max<std::int64_t>(1, devices / p.per_node);
+  return p;
+}
+
+/// Every `apart`-th member of a group.
+GroupPlace spaced(GroupPlace p, std::int64_t apart, std::int64_t devices) {
+  if (apart == 1) return p;
+  p.ranks = std::max<std::int64_t>(1, p.ranks / apart);
+  p.per_node = std::min(p.ranks, std::max<std::int64_t>(1, p.per_node / apart));
+  p.nodes = (p.ranks + p.per_node - 1) / p.per_node;
+  p.sharing = p.nodes == 1 ? 1 : std::max<std::int64_t>(1, devices / p.per_node);
+  return p;
+}
+
 }  // namespace
 
 NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
@@ -40,15 +60,10 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
     places_[a.axis] = place_of(a.axis == Axis::data ? a.size / p.worker_groups() : a.size,
                                axes.stride(a.axis), devices_);
   places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
-  shards_ = places_[Axis::data];
-  // The replicas of a group are consecutive, and on one node as far as the node has room for them.
-  if (const std::int64_t group = p.shard_ranks(); group < shards_.ranks) {
-    shards_.ranks = group;
-    shards_.per_node = std::min(group, shards_.per_node);
-    shards_.nodes = (group + shards_.per_node - 1) / shards_.per_node;
-    shards_.sharing =
-        shards_.nodes == 1 ? 1 : std::max<std::int64_t>(1, devices_ / shards_.per_node);
-  }
+  shards_ = consecutive(places_[Axis::data], p.shard_ranks(), devices_);
+  experts_ = consecutive(places_[Axis::data], p.expert, devices_);
+  same_experts_ = spaced(places_[Axis::data], p.expert, devices_);
+  expert_shards_ = spaced(shards_, p.expert, devices_);
   stride_ = axes.stride(Axis::pipeline);
 }
 
@@ -82,6 +97,32 @@ Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axi
 Seconds NetworkTime::among_shards(architecture::Collective kind, double bytes) const {
   const double factor = kind == architecture::Collective::all_reduce ? 2 : 1;
   return ring(factor, bytes, shards_, machine_.network.gradient_efficiency);
+}
+
+Seconds NetworkTime::among_same_experts(architecture::Collective kind, double bytes) const {
+  const double factor = kind == architecture::Collective::all_reduce ? 2 : 1;
+  return ring(factor, bytes, same_experts_, machine_.network.gradient_efficiency);
+}
+
+Seconds NetworkTime::among_expert_shards(architecture::Collective kind, double bytes) const {
+  const double factor = kind == architecture::Collective::all_reduce ? 2 : 1;
+  return ring(factor, bytes, expert_shards_, machine_.network.gradient_efficiency);
+}
+
+Seconds NetworkTime::among_experts(double bytes) const {
+  const GroupPlace& group = experts_;
+  if (group.ranks <= 1) return 0;
+  const Machine::Node& node = machine_.node;
+  const auto n = static_cast<double>(group.ranks);
+  const double near = bytes * static_cast<double>(group.per_node - 1) / n;
+  const double far = bytes * static_cast<double>(group.ranks - group.per_node) / n;
+  Seconds latency = 0;
+  if (group.per_node > 1) latency += node.link_latency;
+  if (group.nodes > 1) latency += machine_.network.latency;
+  return std::max(near / (node.link_bandwidth * node.link_efficiency),
+                  far * static_cast<double>(devices_) /
+                      (machine_.network.bandwidth * machine_.network.efficiency)) +
+         latency;
 }
 
 Seconds NetworkTime::message(double bytes, Rank from, Rank to) const {

@@ -13,12 +13,13 @@ namespace {
 /// Bytes for the sums of a bucket. `size`: bytes of an element.
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
-  const auto ranks = static_cast<int>(parallel.replicas());
-  if (!parallel.divides_state() || parallel.shard_ranks() < ranks)
+  const auto ranks = static_cast<int>(parallel.replicas()) / run.expert_ranks;
+  if (ranks == 1) return 0;
+  if (!parallel.divides_state() || parallel.shard_ranks() < parallel.replicas())
     return device_reduction_scratch_bytes(run.size() * size, ranks);
   const Bytes most = device_reduction_segment_bytes(ranks);
   Bytes longest = 0;
-  architecture::visit_parts(run, ranks, [&](int, std::int64_t begin, std::int64_t end) {
+  architecture::visit_parts(run, [&](int, std::int64_t begin, std::int64_t end) {
     longest = std::max(longest, (end - begin) * size);
   });
   return std::min(longest, most) * (ranks - 1);
@@ -42,7 +43,8 @@ ReductionScratch reduction_scratch(const deck::Config& config,
     return scratch;
   const TypedSizes sizes = typed_sizes(config, shard, machine);
   buckets.visit([&](const architecture::BucketRun& run) {
-    scratch.data = std::max(scratch.data, bucket_scratch(config.parallel, run, sizes.accumulate));
+    Bytes& most = run.expert_ranks > 1 ? scratch.experts : scratch.data;
+    most = std::max(most, bucket_scratch(config.parallel, run, sizes.accumulate));
   });
   if (config.precision.products == Products::fp8)  // maxima are gathered
     scratch.data = std::max<Bytes>(scratch.data, 4 * architecture::fp8_tensors(architecture) *

@@ -62,11 +62,10 @@ std::int64_t states(const deck::Config& config, const TypedSizes& sizes) {
 template <class F>
 void visit_ranges(const Ranges& r, int server, F use) {
   r.cut.visit([&](const BucketRun& run) {
-    architecture::visit_parts(run, static_cast<int>(r.parallel.servers),
-                              [&](int owner, std::int64_t begin, std::int64_t end) {
-                                if (server < 0 || owner == server)
-                                  use(run.count, end - begin, run.begin < r.placement.trained);
-                              });
+    architecture::visit_parts(run, [&](int owner, std::int64_t begin, std::int64_t end) {
+      if (server < 0 || owner == server)
+        use(run.count, end - begin, run.begin < r.placement.trained);
+    });
   });
 }
 

@@ -28,14 +28,21 @@ double update_bytes(const deck::Config& config, const TypedSizes& sizes, const M
                              (sizes.narrow() ? sizes.element : 0));
 }
 
+/// Mean number of an array's elements on a rank.
+double held_elements(const architecture::ArraySpec& array, const deck::ParallelConfig& p) {
+  const std::int64_t parts =
+      array.split_axis < 0 ? 1 : p.tensor * (array.of_experts ? p.expert : 1);
+  return static_cast<double>(array.elements()) / static_cast<double>(parts);
+}
+
 /// Number of trained parameters of a part of the model on a tensor rank, without a tied table.
-double part_parameters(const architecture::BlockDescription& part, std::int64_t tensor) {
+double part_parameters(const architecture::BlockDescription& part, const deck::ParallelConfig& p,
+                       bool only_divided_experts = false) {
   double n = 0;
   for (const architecture::Operation& op : part.operations)
     for (const architecture::ArraySpec& array : op.arrays)
-      if (!array.tied && !array.frozen)
-        n += static_cast<double>(array.elements()) /
-             static_cast<double>(array.split_axis >= 0 ? tensor : 1);
+      if (!array.tied && !array.frozen && (!only_divided_experts || array.of_experts))
+        n += held_elements(array, p);
   return n;
 }
 
@@ -43,12 +50,12 @@ double part_parameters(const architecture::BlockDescription& part, std::int64_t 
 /// differ. Tables of a `shared` vocabulary are divided among all stages.
 std::vector<double> parameters_of(const Architecture& a,
                                   const std::vector<layout::Slice>& stage_layers,
-                                  std::int64_t tensor, bool frozen, bool shared) {
+                                  const deck::ParallelConfig& p, bool frozen) {
+  const bool shared = p.shares_vocabulary();
   std::vector<double> all(stage_layers.size());
   for (const architecture::ArraySpec& array : a.arrays) {
     if (array.frozen != frozen) continue;
-    const double n = static_cast<double>(array.elements()) /
-                     static_cast<double>(array.split_axis >= 0 ? tensor : 1);
+    const double n = held_elements(array, p);
     if (shared && array.of_vocabulary) {
       for (double& stage : all) stage += n / static_cast<double>(all.size());
       continue;
@@ -67,28 +74,29 @@ std::vector<double> parameters_of(const Architecture& a,
 /// first and in the last stage; tables of a shared vocabulary are divided among all stages.
 std::vector<double> stage_parameters(const Architecture& a,
                                      const std::vector<layout::Slice>& stage_layers,
-                                     std::int64_t tensor, bool shared) {
+                                     const deck::ParallelConfig& p) {
+  const bool shared = p.shares_vocabulary();
   std::vector<double> of_kinds;
   for (const architecture::BlockDescription& layer : a.layer_kinds())
-    of_kinds.push_back(part_parameters(layer, tensor));
+    of_kinds.push_back(part_parameters(layer, p));
   const double table = a.model.tied_embeddings
                            ? static_cast<double>(a.model.vocabulary) *
-                                 static_cast<double>(a.model.hidden) / static_cast<double>(tensor)
+                                 static_cast<double>(a.model.hidden) / static_cast<double>(p.tensor)
                            : 0;
   std::vector<double> all;
   all.reserve(stage_layers.size());
-  if (a.has_frozen) return parameters_of(a, stage_layers, tensor, false, shared);
+  if (a.has_frozen) return parameters_of(a, stage_layers, p, false);
   for (const layout::Slice& layers : stage_layers) {
     const std::vector<std::int64_t> counts = a.count_kinds(layers);
     double& stage = all.emplace_back();
     for (std::size_t k = 0; k < counts.size(); ++k)
       stage += of_kinds[k] * static_cast<double>(counts[k]);
   }
-  all.front() += part_parameters(a.embedding(), tensor);
-  all.back() += part_parameters(a.head(), tensor) + (all.size() > 1 && !shared ? table : 0);
+  all.front() += part_parameters(a.embedding(), p);
+  all.back() += part_parameters(a.head(), p) + (all.size() > 1 && !shared ? table : 0);
   if (shared) {
     const double tables = static_cast<double>(a.model.vocabulary) *
-                          static_cast<double>(a.model.hidden) / static_cast<double>(tensor);
+                          static_cast<double>(a.model.hidden) / static_cast<double>(p.tensor);
     all.front() -= tables;
     if (!a.model.tied_embeddings) all.back() -= tables;
     for (double& stage : all)
@@ -167,6 +175,7 @@ BlockTimes part_times(const deck::Config& config, const Architecture& a, bool sp
   deck::ParallelConfig one_stage;
   one_stage.tensor = config.parallel.tensor;
   one_stage.context = config.parallel.context;
+  one_stage.expert = config.parallel.expert;
   auto shard = architecture::make_shard(a, one_stage, 0, 0);
   const bool shared = config.parallel.shares_vocabulary();
   if (shared) shard.vocabulary_stages = static_cast<int>(config.parallel.pipeline);
@@ -195,12 +204,17 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   const deck::ParallelConfig& p = config.parallel;
   StageSizes sizes;
   sizes.layers = architecture::partition(a, p);
-  sizes.parameters = stage_parameters(a, sizes.layers, p.tensor, p.shares_vocabulary());
-  if (a.has_frozen)
-    sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true, p.shares_vocabulary());
+  sizes.parameters = stage_parameters(a, sizes.layers, p);
+  if (a.has_frozen) sizes.frozen = parameters_of(a, sizes.layers, p, true);
+  sizes.experts.assign(sizes.layers.size(), 0);
+  for (std::size_t s = 0; s < sizes.layers.size() && p.expert > 1; ++s) {
+    const std::vector<std::int64_t> counts = a.count_kinds(sizes.layers[s]);
+    for (std::size_t k = 0; k < counts.size(); ++k)
+      sizes.experts[s] +=
+          part_parameters(a.layer_kinds()[k], p, true) * static_cast<double>(counts[k]);
+  }
   const auto add = [&](const architecture::ArraySpec& array) {
-    const double n = static_cast<double>(array.elements()) /
-                     static_cast<double>(array.split_axis >= 0 ? p.tensor : 1);
+    const double n = held_elements(array, p);
     const bool table = array.of_vocabulary;
     if (table && p.shares_vocabulary())
       sizes.tables += n / static_cast<double>(sizes.layers.size());
@@ -301,10 +315,14 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Bl
   const bool shares = p.divides_state();
   const bool scatters = shares && p.shard_ranks() == p.replicas();
   for (std::size_t s = 0; s < stages; ++s) {
-    const double bytes = parameters[s] * gradient;
-    costs.reductions.push_back(network.collective(
-        scatters ? Collective::reduce_scatter : Collective::all_reduce, bytes, Axis::data));
-    const double updated = parameters[s] / static_cast<double>(shares ? p.shard_ranks() : 1);
+    const double experts = given.experts[s], others = parameters[s] - experts;
+    const Collective sum = scatters ? Collective::reduce_scatter : Collective::all_reduce;
+    costs.reductions.push_back(network.collective(sum, others * gradient, Axis::data));
+    double updated = others / static_cast<double>(shares ? p.shard_ranks() : 1);
+    if (experts > 0) {
+      costs.reductions.back() += network.among_same_experts(sum, experts * gradient);
+      updated += experts / static_cast<double>(shares ? p.shard_ranks() / p.expert : 1);
+    }
     costs.updates[rank_of(s)] +=
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);

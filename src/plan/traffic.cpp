@@ -162,15 +162,19 @@ class Counter {
     const std::int64_t group = parallel_.shard_ranks();
     const bool scatters = shared && group == replicas;
     const char* const shards = group == replicas ? data : "shard group";
-    MessageSum gradients, weights;
+    const auto apart = static_cast<int>(parallel_.expert);
+    const std::string experts_data = apart > 1 ? "same experts" : data;
+    const std::string experts_shards = group == replicas ? experts_data : "shard group of experts";
+    MessageSum gradients, weights, expert_gradients, expert_weights;
     const architecture::Division division = architecture::division_of(config_);
     const auto cut = [&](architecture::CutOf of) {
       return architecture::BucketCut(architecture_, shard_, arrays_, placement, most,
                                      static_cast<int>(group), division.by_block(), of);
     };
     cut(architecture::CutOf::gradients).visit([&](const architecture::BucketRun& run) {
-      gradients.add(run.count, run.size());
-      if (run.begin < placement.trained && !division.weights) weights.add(run.count, run.size());
+      (run.expert_ranks > 1 ? expert_gradients : gradients).add(run.count, run.size());
+      if (run.begin < placement.trained && !division.weights)
+        (run.expert_ranks > 1 ? expert_weights : weights).add(run.count, run.size());
     });
     if (division.weights) {
       const architecture::BucketCut of_weights = cut(architecture::CutOf::weights);
@@ -181,11 +185,13 @@ class Counter {
         const auto* turn = places.run_of(run.begin);
         const bool gathered = turn != nullptr && turn->takes_turns;
         const std::int64_t times = gathered ? gathers[static_cast<std::size_t>(turn->unit)] : 1;
-        weights.add(run.count * times, run.size());
+        (run.expert_ranks > 1 ? expert_weights : weights).add(run.count * times, run.size());
       });
     }
-    add(data, scatters ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
-        gradients.number, gradients.elements * sizes_.accumulate);
+    const char* const sums = scatters ? "gradients: reduce-scatter" : "gradients: all-reduce";
+    add(data, sums, replicas, gradients.number, gradients.elements * sizes_.accumulate);
+    add(experts_data, sums, replicas / apart, expert_gradients.number,
+        expert_gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (shard_.has_head() || objective_.loss_sums() > objective_.head_losses())
       losses(data, replicas);
@@ -193,9 +199,16 @@ class Counter {
     if (config_.optimizer.kind == OptimizerKind::muon) muon(shards, static_cast<int>(group));
     if (!shared) return;
     add(shards, "weights: all-gather", group, weights.number, weights.elements * sizes_.element);
-    add(shards, "gradient norm: all-reduce", group, 1, norm_blocks() * 8);
-    if (trust_norms_ > 0)
-      add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
+    add(experts_shards, "weights: all-gather", group / apart, expert_weights.number,
+        expert_weights.elements * sizes_.element);
+    const auto norms = [&](const std::string& axis, std::int64_t ranks, std::int64_t blocks) {
+      if (blocks == 0) return;
+      add(axis, "gradient norm: all-reduce", ranks, 1, blocks * 8);
+      if (trust_norms_ > 0)
+        add(axis, "trust ratios: all-reduce", ranks, 1, trust_norms_ * blocks * 8);
+    };
+    norms(shards, group, norm_blocks(false));
+    norms(experts_shards, group / apart, norm_blocks(true));
   }
 
   /// Replica 0 represents all replicas.
@@ -216,12 +229,14 @@ class Counter {
       add(axis, "gradient noise scale: all-reduce", ranks, 1, 8);
   }
 
-  /// Number of blocks in the pieces that this rank counts in the norm.
-  std::int64_t norm_blocks() const {
+  /// Number of blocks in the pieces that this rank counts in the norm: of experts that replicas
+  /// divide, or of other arrays.
+  std::int64_t norm_blocks(bool of_experts) const {
     std::int64_t blocks = 0;
     for (const RankArray& array : arrays_)
-      for (const architecture::Piece& piece : array.pieces)
-        if (piece.counted && !array.frozen) blocks += divided_up(piece.elements(), norm_block);
+      if (array.of_experts == of_experts)
+        for (const architecture::Piece& piece : array.pieces)
+          if (piece.counted && !array.frozen) blocks += divided_up(piece.elements(), norm_block);
     return blocks;
   }
 
@@ -248,6 +263,9 @@ class Counter {
     const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
     const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
     add("model", "gradient norm: all-reduce", ranks, 1, sums * 8);
+    add("experts", "gradient norm: all-reduce", parallel_.expert, 1, sums * 8);
+    add("experts", "trust ratios: all-reduce", parallel_.expert, trust_norms_,
+        trust_norms_ * sums * 8);
     if (trust_norms_ > 0)
       add("model", "trust ratios: all-reduce", ranks, 1, trust_norms_ * sums * 8);
     if (maxima_ > 0) add("model", "maxima of fp8 tensors: all-reduce", ranks, 1, maxima_);
@@ -292,6 +310,8 @@ class Counter {
             layers * micro_batches_ * rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) *
                 bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
       }
+    if (const auto exchange = rule_of(op.kind).exchange; exchange != nullptr && has_pass(op, pass))
+      if (const auto rows = exchange(op, pass)) copies(part, *rows, name, layers * micro_batches_);
     const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
     if (!message) return;
     const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
@@ -305,6 +325,18 @@ class Counter {
         times * (!blocks     ? 1
                  : rows == 0 ? 0
                              : divided_up(rows, sizes_.logit_block)),
+        times * rows * columns_of(t.columns, sizes_) *
+            bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
+  }
+  /// Adds the copies of tokens' rows for experts of other replicas, or the rows that return. Their
+  /// number depends on the data: these are the most.
+  void copies(const architecture::BlockDescription& part, const architecture::Exchange& exchange,
+              const std::string& name, std::int64_t times) {
+    const auto& t = part.tensors[static_cast<std::size_t>(exchange.columns)];
+    const std::int64_t rows =
+        architecture::exchanged_rows(exchange, architecture_.model.experts, sizes_);
+    add("experts", text(name, exchange.returns ? ": return, at most" : ": all-to-all, at most"),
+        parallel_.expert, times,
         times * rows * columns_of(t.columns, sizes_) *
             bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   }
@@ -328,15 +360,16 @@ class Counter {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
   }
   /// Adds to the row of this axis and message. A new row follows the other rows of its axis.
-  void add(const char* axis, const std::string& what, std::int64_t group, std::int64_t operations,
-           Bytes bytes) {
+  void add(std::string_view axis, const std::string& what, std::int64_t group,
+           std::int64_t operations, Bytes bytes) {
     if (group == 1 || operations == 0) return;
     auto row = std::ranges::find_if(
         rows_, [&](const TrafficRow& r) { return r.axis == axis && r.what == what; });
     if (row == rows_.end()) {
       const auto last = std::find_if(rows_.rbegin(), rows_.rend(),
                                      [&](const TrafficRow& r) { return r.axis == axis; });
-      row = rows_.insert(last == rows_.rend() ? rows_.end() : last.base(), {axis, what});
+      row =
+          rows_.insert(last == rows_.rend() ? rows_.end() : last.base(), {std::string(axis), what});
     }
     row->operations += parallel_.workers_per_rank() * operations;  // for all workers
     row->bytes += parallel_.workers_per_rank() * bytes;

@@ -40,6 +40,12 @@ grid::Communicator& samples_group(const deck::ParallelConfig& parallel, grid::Gr
                                 : grid.communicator(Axis::data);
 }
 
+/// The ranks of `replicas` that sum and own the buckets of ordinary arrays and of experts.
+optim::BucketGroups groups_of(const deck::ParallelConfig& parallel, grid::Grid& grid,
+                              grid::Communicator& replicas) {
+  return {replicas, grid.with_same_experts(replicas, static_cast<int>(parallel.expert))};
+}
+
 /// Division of arrays among the replicas. A rank that only evaluates has whole weights.
 model::Replicas replicas_of(const deck::Config& config, const grid::Communicator& shards,
                             bool training) {
@@ -77,12 +83,17 @@ EngineParts<P>::EngineParts(const deck::Config& config,
       shards(config.parallel.has_servers()
                  ? data
                  : grid.shard_group(static_cast<int>(config.parallel.shard_ranks()))),
+      experts(config.parallel.expert > 1 ? &grid.experts(static_cast<int>(config.parallel.expert))
+                                         : nullptr),
+      replica_groups(groups_of(config.parallel, grid, replicas)),
+      shard_groups(groups_of(config.parallel, grid, shards)),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
       model_group(grid.model()),
       embedding(grid.embedding()),
       axis(tensor, tokens_of(config, context), config.parallel.sequence_parallel,
-           model::ContextAxis(context, config.model.sequence)),
+           model::ContextAxis(context, config.model.sequence),
+           experts != nullptr ? model::ExpertAxis(*experts) : model::ExpertAxis()),
       parameters(architecture,
                  architecture::make_shard(architecture, config.parallel, grid.coordinates()),
                  !programs.empty(), replicas_of(config, shards, !programs.empty())),
@@ -179,6 +190,7 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
   const auto scratch =
       plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
   replicas.reserve_scratch(scratch.data);
+  if (experts != nullptr) replica_groups.experts.reserve_scratch(scratch.experts);
   tensor.reserve_scratch(scratch.tensor);
   if (parameters.shard().has_head()) context.reserve_scratch(scratch.context);
   embedding.reserve_scratch(scratch.embedding);
@@ -189,22 +201,22 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
     muon.emplace(typename Optimizer::MuonParts{
         tensor, shared ? architecture::most_state_elements(cut, false) : state.second});
   optimizer.emplace(
-      config.optimizer, architecture, parameters, grid.model(), shards, std::move(state), capacity,
-      loss_scaling(config.precision),
+      config.optimizer, architecture, parameters, grid.model(), shard_groups, std::move(state),
+      capacity, loss_scaling(config.precision),
       plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device,
-      muon);
+      muon, experts);
   if (config.run.gradient_noise_scale)
     noise.emplace(architecture, parameters, grid.model(), replicas);
   shared_gradients.emplace(grid, config.model, parameters);
-  reducer.emplace(replicas, parameters.all_gradients(), parameters.gradient_places(), head, buckets,
-                  scatter);
+  reducer.emplace(replica_groups, parameters.all_gradients(), parameters.gradient_places(), head,
+                  buckets, scatter);
   if (shared && parameters.weight_places().has_windows())
-    weight_gather.emplace(shards, parameters.all_weights(), parameters.weight_places(),
+    weight_gather.emplace(shard_groups, parameters.all_weights(), parameters.weight_places(),
                           placement.elements,
                           architecture::gradient_buckets(parameters.weight_cut()));
   else if (shared)
-    weight_gather.emplace(shards, parameters.all_weights(), parameters.weight_places(), elements,
-                          buckets);
+    weight_gather.emplace(shard_groups, parameters.all_weights(), parameters.weight_places(),
+                          elements, buckets);
   access.emplace(weight_gather ? &*weight_gather : nullptr, *reducer);
   if (served) {
     servers.emplace(config.parallel, grid, parameters, *optimizer);
@@ -213,10 +225,10 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
   if (!other_version) return;
   other_version->shared_gradients.emplace(grid, config.model, other_version->parameters);
   model::Parameters<P>& other = other_version->parameters;
-  other_version->reducer.emplace(replicas, other.all_gradients(), other.gradient_places(), head,
-                                 buckets, scatter);
+  other_version->reducer.emplace(replica_groups, other.all_gradients(), other.gradient_places(),
+                                 head, buckets, scatter);
   if (shared)
-    other_version->weight_gather.emplace(shards, other.all_weights(), other.weight_places(),
+    other_version->weight_gather.emplace(shard_groups, other.all_weights(), other.weight_places(),
                                          elements, buckets);
   other_version->access.emplace(
       other_version->weight_gather ? &*other_version->weight_gather : nullptr,

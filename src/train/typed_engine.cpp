@@ -225,15 +225,17 @@ void TypedEngine<P>::with_shared_weights(const Use& use) {
   if (apart) parts_.local->exchange_with_outer(handle_);
 }
 
-/// Ranks take groups of batch.micro samples in turn. If passes gather weights, all ranks have the
-/// same number of groups, some possibly without samples.
+/// Ranks take groups of batch.micro samples in turn. If passes gather weights, or send tokens to
+/// the experts of other replicas, all ranks have the same number of groups, some possibly without
+/// samples.
 template <class P>
 void TypedEngine<P>::evaluate_groups(std::int64_t samples,
                                      const std::function<void(std::int64_t)>& begin) {
   const std::int64_t micro = config_.batch.micro;
   const std::int64_t groups = (samples + micro - 1) / micro;
-  const std::int64_t first =
-      parts_.parameters.weight_places().has_windows() ? 0 : actions_.evaluator();
+  const bool together =
+      parts_.parameters.weight_places().has_windows() || parts_.experts != nullptr;
+  const std::int64_t first = together ? 0 : actions_.evaluator();
   const std::int64_t mine = (groups - first + actions_.evaluators() - 1) / actions_.evaluators();
   parts_.model->zero_losses(handle_);
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {

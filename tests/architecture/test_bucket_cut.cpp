@@ -130,7 +130,7 @@ TEST(BucketCut, PartsMatchTheNonemptyRangesOfBounds) {
       for (int r = 0; r < c.ranks; ++r)
         if (const auto i = static_cast<std::size_t>(r); bounds[i] < bounds[i + 1])
           expected.push_back({r, bounds[i], bounds[i + 1]});
-      visit_parts(run, c.ranks, [&](int rank, std::int64_t begin, std::int64_t end) {
+      visit_parts(run, [&](int rank, std::int64_t begin, std::int64_t end) {
         found.push_back({rank, begin, end});
       });
       EXPECT_EQ(found, expected);

@@ -31,6 +31,8 @@ struct ArraySpec {
   bool shared = false;
   /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
   bool of_vocabulary = false;
+  /// The split axis is the experts, which replicas may divide ([parallel] expert).
+  bool of_experts = false;
   /// An earlier operation defines the array of this name.
   bool tied = false;
   std::int64_t block = 0;         ///< number of its block: see Architecture::blocks

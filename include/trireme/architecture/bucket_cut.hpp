@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/placement.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -35,6 +36,7 @@ struct GradientRange {
   bool of_vocabulary = false;  ///< part of a vocabulary that pipeline ranks share
   bool frozen = false;         ///< has no gradient
   bool hidden_matrix = false;  ///< see RankArray
+  bool of_experts = false;     ///< see RankArray
 };
 
 /// Arrays that are cut into buckets. `gradients`: arrays with gradients, and the second gradient of
@@ -48,13 +50,19 @@ struct BucketRun {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t count = 1;
+  int owners = 1;                         ///< number of parts of each bucket
+  int expert_ranks = 1;                   ///< consecutive data ranks with different buckets
   std::span<const GradientRange> ranges;  ///< ranges with elements in the run, ascending
 
   std::int64_t size() const { return end - begin; }
+  /// Number of the part that a data rank owns.
+  int owner(int data_rank) const { return data_rank / expert_ranks; }
 };
 
 /// Cuts an arena of gradients or weights into buckets without storing a list of them: a model on
-/// few ranks may have millions of buckets.
+/// few ranks may have millions of buckets. Data ranks own equal parts of each bucket, rank r part
+/// r. If replicas divide the experts among e consecutive ranks, the buckets of experts have only
+/// data_ranks() / e parts, and rank r owns part r / e: the other ranks have other experts.
 class BucketCut {
  public:
   /// Arguments as for gradient_buckets(); `arrays` and `placement` must outlive this object.
@@ -65,6 +73,12 @@ class BucketCut {
             CutOf of = CutOf::gradients);
 
   int data_ranks() const { return data_ranks_; }
+  /// Calls `use(rank)` for the data ranks that own this part of the run's buckets.
+  template <class Use>
+  void for_ranks(const BucketRun& run, int owner, const Use& use) const {
+    const int end = std::min(data_ranks_, (owner + 1) * run.expert_ranks);
+    for (int rank = owner * run.expert_ranks; rank < end; ++rank) use(rank);
+  }
   std::int64_t layers() const { return layers_; }  ///< layers of the whole model
   bool tied() const { return tied_; }              ///< whether embeddings are tied
   const std::vector<RankArray>& arrays() const { return arrays_; }
@@ -84,17 +98,19 @@ class BucketCut {
   std::vector<GradientRange> ranges_;
   std::int64_t most_elements_;
   int data_ranks_;
+  int expert_ranks_;
   bool by_block_;
   std::int64_t layers_;
   bool tied_;
 };
 
-/// First element of the run's first bucket that belongs to data rank `rank` or a higher rank;
-/// run.end if there is none.
-std::int64_t bound_of(const BucketRun& run, int data_ranks, int rank);
+/// First element of the run's first bucket that belongs to owner `owner` or a higher owner; run.end
+/// if there is none.
+std::int64_t bound_of(const BucketRun& run, int owner);
 
-/// Calls `use(rank, begin, end)` for each non-empty part of the first bucket of the run, ascending.
-void visit_parts(const BucketRun& run, int data_ranks,
+/// Calls `use(owner, begin, end)` for each non-empty part of the first bucket of the run,
+/// ascending.
+void visit_parts(const BucketRun& run,
                  const std::function<void(int, std::int64_t, std::int64_t)>& use);
 
 }  // namespace trireme::architecture

@@ -15,11 +15,19 @@ struct Bucket {
   /// Blocks with elements in the bucket, as in block_of(); none if it holds shared layers. The
   /// bucket is complete after the backward passes of all these blocks.
   std::vector<std::int64_t> blocks;
-  /// Bounds of the parts: data rank r owns [bounds[r], bounds[r + 1]).
+  /// Bounds of the parts: data rank r owns the part o = r / expert_ranks, [bounds[o],
+  /// bounds[o + 1]).
   std::vector<std::int64_t> bounds;
   bool shared = false;  ///< holds shared layers: complete after all backward passes of the rank
+  /// For experts that replicas divide: number of consecutive ranks with different experts.
+  int expert_ranks = 1;
   /// Place in the order in which forward passes first read the bucket's weights.
   std::int64_t read_order = 0;
+
+  bool of_experts() const { return expert_ranks > 1; }
+  std::size_t owner(int data_rank) const {
+    return static_cast<std::size_t>(data_rank / expert_ranks);
+  }
 };
 
 /// Buckets of about `most_elements` elements, from the end of each group of ranges

@@ -15,6 +15,7 @@ enum class Divide : std::uint8_t {
   none,        ///< every rank has all
   evenly,      ///< layout::split()
   groups,      ///< each rank has the groups of its elements: see Shard::groups()
+  experts,     ///< evenly, also among the replicas that divide the experts: Shard::experts()
   vocabulary,  ///< evenly, also among the pipeline ranks that share the vocabulary
   ranks        ///< every rank has the sizes of all ranks, one after the other
 };
@@ -80,14 +81,24 @@ struct Rows {
     head_rows,
     logit_block,  ///< N', predicted tokens whose logits are computed at a time
     samples,      ///< B
-    /// T min(k, E'): the most choices of this rank's E' experts by T tokens that choose k experts
-    /// each. The actual number of rows depends on the data.
+    /// T e: the tokens of the e replicas that divide the experts among them. At most as many have
+    /// an expert on this rank; the actual number of rows depends on the data, here and for `sent`
+    /// and `routed`.
+    received,
+    /// T min(k, e): the most copies of T tokens that this rank sends to the replicas with their
+    /// experts; 0 if e = 1, here and below.
+    sent,
+    exchanged,        ///< T
+    received_copies,  ///< T e
+    copy_bounds,      ///< 2 (e + 1)
+    /// T e min(k, E'): the most choices of this rank's E' experts by T e tokens that choose k
+    /// experts each.
     routed,
     bounds  ///< E' + 1
   };
   Kind kind = tokens;
-  Size experts = {};        ///< for `routed` and `bounds`: E
-  std::int64_t active = 0;  ///< for `routed`: k
+  Size experts = {};        ///< for `received`, `sent`, `routed` and `bounds`: E
+  std::int64_t active = 0;  ///< for `received`, `sent` and `routed`: k
 
   constexpr Rows(Kind of = tokens) : kind(of) {}  // NOLINT: rows of most tensors are only a kind
   constexpr Rows(Kind of, Size all_experts, std::int64_t k = 0)
@@ -97,11 +108,12 @@ struct Rows {
 };
 
 std::int64_t rows_of(const Rows& rows, const RankSizes& sizes);
-/// Rows on all tensor ranks together; for logit_block, the rows of all blocks. Tensors of experts
-/// are not sent: their rows are those of this rank.
+/// Rows on all tensor ranks together; for logit_block, the rows of all blocks; for `received`, the
+/// T rows of this replica. Other tensors of experts are not sent among tensor ranks: their rows are
+/// those of this rank.
 std::int64_t all_rows_of(const Rows& rows, const RankSizes& sizes);
 /// Rows on this rank if all experts are used equally: differs from rows_of() for `routed`, with
-/// T k E' / E rows.
+/// T e k E' / E rows, and for `received` and `sent`, if a token chooses k of E experts.
 std::int64_t mean_rows_of(const Rows& rows, const RankSizes& sizes);
 
 }  // namespace trireme::architecture

@@ -90,8 +90,10 @@ std::string_view name_of(OperationKind kind);
 
 /// Indices in Operation::saved and Operation::scratch of `choice`.
 namespace choice {
-inline constexpr std::size_t scores = 0, order = 1, bounds = 2, log_sums = 3;
-inline constexpr std::size_t own_routes = 0, score_gradients = 1, row_losses = 2, counts = 3;
+inline constexpr std::size_t scores = 0, order = 1, bounds = 2, sent = 3, copy_bounds = 4,
+                             token_routes = 5, log_sums = 6;
+inline constexpr std::size_t own_routes = 0, score_gradients = 1, sent_routes = 2,
+                             token_gradients = 3, row_losses = 4, counts = 5;
 }  // namespace choice
 
 /// Side of a matrix product that the tensor axis splits: its outputs (the columns of Wᵀ) or its
@@ -121,7 +123,7 @@ struct Operation {
   /// Indices of the tensors that the forward pass reads. `residual`: the operand with dropout, then
   /// the other operand. `pick` and `cross_entropy`: the values, then the indices. Operations of
   /// experts: the rows, then outputs of `choice`; an expert_product whose bias is weighed has the
-  /// weights as its fourth input.
+  /// weights as its last input.
   std::vector<int> inputs = {};
   int output = -1;  ///< index of the output tensor; equal to input() for operations in place
   std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes
@@ -170,6 +172,18 @@ struct Message {
 /// `cuts_tokens`: whether sequence parallelism splits the residual stream.
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
+
+/// An exchange of rows among the replicas that divide the experts: each rank sends copies of its
+/// tokens' rows to the ranks with their experts, or receives one row for each copy.
+struct Exchange {
+  int columns;  ///< tensor whose rows have the columns of the message
+  bool returns = false;
+};
+
+/// Rows of such a message on a rank: the most, or if all experts are used equally. The rank of a
+/// token sends at most one copy to each rank, and each rank returns one row per copy.
+std::int64_t exchanged_rows(const Exchange& exchange, const deck::ExpertsConfig& experts,
+                            const RankSizes& sizes, bool mean = false);
 
 /// Measured rate that estimates the time of an operation's kernels (plan::Machine::Kernels);
 /// `product`: the rate of matrix products, or of attention.
@@ -223,6 +237,8 @@ struct OperationRule {
   std::array<double, 3> factors{};
   /// The tensor that a pass sums over the context ranks with a message of its own; null: none.
   std::optional<int> (*context_sum)(const Operation&, Pass) = nullptr;
+  /// The exchange of a pass with the replicas that divide the experts; null: none.
+  std::optional<Exchange> (*exchange)(const Operation&, Pass) = nullptr;
   /// Null: the message follows from Operation::cut.
   std::optional<Message> (*message)(const Operation&, Pass, const std::vector<Tensor>&,
                                     bool cuts_tokens) = nullptr;

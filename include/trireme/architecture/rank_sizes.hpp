@@ -28,7 +28,9 @@ struct RankSizes {
   /// Rows that the head of masked tokens picks, from all context ranks.
   std::int64_t head_rows = 0;
   std::int64_t tensor_rank = 0;
-  std::int64_t tensor_ranks = 1;   ///< P
+  std::int64_t tensor_ranks = 1;  ///< P
+  std::int64_t expert_rank = 0;
+  std::int64_t expert_ranks = 1;   ///< e
   std::int64_t context_ranks = 1;  ///< c
   std::int64_t longest = 0;        ///< tokens of each sample on the context rank that has the most
   bool cuts_tokens = false;        ///< sequence parallelism on several tensor ranks: R < T

@@ -31,6 +31,8 @@ struct Shard {
   int tensor_size = 1;
   int context_rank = 0;
   int context_size = 1;
+  int expert_rank = 0;        ///< number of this replica among those that divide the experts
+  int expert_size = 1;        ///< replicas that divide the experts
   int vocabulary_stages = 1;  ///< pipeline ranks that share the vocabulary; 1: not shared
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
@@ -47,6 +49,11 @@ struct Shard {
   layout::Slice vocabulary_part(std::int64_t n) const {
     const int stage = shares_vocabulary() && !stages.empty() ? stages.front() : 0;
     return layout::split(n, vocabulary_stages * tensor_size, stage * tensor_size + tensor_rank);
+  }
+  /// This rank's part of `n` experts. Replicas that divide experts have consecutive ranks, and one
+  /// replica's parts are consecutive.
+  layout::Slice experts(std::int64_t n) const {
+    return layout::split(n, expert_size * tensor_size, expert_rank * tensor_size + tensor_rank);
   }
   /// This tensor rank's part of `n` elements.
   layout::Slice part(std::int64_t n) const { return layout::split(n, tensor_size, tensor_rank); }
@@ -103,6 +110,8 @@ struct RankArray {
   bool copy = false;
   bool shared = false;         ///< see ArraySpec
   bool of_vocabulary = false;  ///< part of a table that all pipeline ranks share
+  /// Whether the replicas of an expert group have different slices: see Shard::expert_size.
+  bool of_experts = false;
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
   /// The pieces of the array in the order of its memory: one piece, unless only some tensor ranks

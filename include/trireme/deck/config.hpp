@@ -3,7 +3,7 @@
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/enums.hpp>
-#include <trireme/layout/axes.hpp>
+#include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/stage_map.hpp>
 
 #include <algorithm>
@@ -213,8 +213,9 @@ struct ParallelConfig {
   std::int64_t tensor = 1;
   std::int64_t context = 1;
   std::int64_t pipeline = 1;
-  std::int64_t data = 0;  ///< 0: the remaining ranks
-  std::string order;      ///< order of the axes among the ranks, fastest first; "": the default
+  std::int64_t data = 0;    ///< 0: the remaining ranks
+  std::int64_t expert = 1;  ///< consecutive replicas that divide the experts among them
+  std::string order;        ///< order of the axes among the ranks, fastest first; "": the default
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;              ///< stages per pipeline rank
   std::vector<std::int64_t> partition;  ///< layers of each stage; empty: stages of about equal cost
@@ -258,6 +259,8 @@ struct ParallelConfig {
   }
   /// Number of ranks that hold the same weights. With servers, only the workers' ranks are counted.
   std::int64_t replicas() const { return data / worker_groups() * context; }
+  /// Number of the rank at this position among the replicas that divide the experts.
+  int expert_rank(const layout::Coordinates& at) const;
   /// Number of replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
   std::int64_t ranks() const { return sizes().ranks(); }

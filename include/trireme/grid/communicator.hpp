@@ -38,7 +38,14 @@ class Witness {
 
 enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
-enum class Verb : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, send };
+enum class Verb : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  send
+};
 
 /// Verbs on views that a rank has started, without receives (see Communicator::traffic).
 struct Traffic {
@@ -139,6 +146,18 @@ class Communicator {
   void reduce_scatter(const Exec& exec, View1<T> mine, std::type_identity_t<View1<const T>> all,
                       std::span<const std::int64_t> counts, const char* what);
 
+  /// Sends the r-th part of `mine`, sent[r] elements, to rank r. `all` = the parts for this rank
+  /// from all ranks in rank order, received[r] elements from rank r. Counts may be uneven or zero.
+  /// Rank a's sent[b] must be rank b's received[a]. No overlap.
+  template <class T>
+  Request start_all_to_all(const Exec& exec, View1<T> all, std::span<const std::int64_t> received,
+                           std::type_identity_t<View1<const T>> mine,
+                           std::span<const std::int64_t> sent);
+  template <class T>
+  void all_to_all(const Exec& exec, View1<T> all, std::span<const std::int64_t> received,
+                  std::type_identity_t<View1<const T>> mine, std::span<const std::int64_t> sent,
+                  const char* what);
+
   /// Sends to one rank. Transfers between two ranks on one channel arrive in the order in which
   /// they were started. Without a transport, transfers on different channels may overtake each
   /// other, and a rank may send to itself. `channel` in [0, channels()).
@@ -174,6 +193,9 @@ class Communicator {
   std::string broadcast(const std::string& value, int root, const char* what);
   /// Returns `value` of every rank in rank order, on every rank.
   std::vector<std::int64_t> all_gather(std::int64_t value, const char* what);
+  /// received[r] = rank r's sent[rank()]. received, sent [size()].
+  void all_to_all(std::span<std::int64_t> received, std::span<const std::int64_t> sent,
+                  const char* what);
   /// Returns the strings of all ranks in rank order on `root`, and an empty vector on other ranks.
   std::vector<std::string> gather(const std::string& value, int root, const char* what);
   void barrier(const char* what);
@@ -207,7 +229,7 @@ class Communicator {
 
   /// Verbs on views since construction or the last reset. On a communicator of one rank, only sends
   /// are counted. Bytes: `data` for all_reduce, broadcast and send, the whole of `all` for
-  /// all_gather and reduce_scatter.
+  /// all_gather and reduce_scatter, and `mine` for all_to_all.
   Traffic traffic(Verb verb) const { return traffic_[static_cast<std::size_t>(verb)]; }
   Traffic traffic() const;
   void reset_traffic() { traffic_ = {}; }
@@ -244,10 +266,11 @@ class Communicator {
   std::vector<int> world_ranks_;
   bool left_out_ = false;
   Witness* witness_ = nullptr;
-  std::array<Traffic, 5> traffic_;
+  std::array<Traffic, 6> traffic_;
   OperationPool pool_;
   std::unique_ptr<TransportQueue> transport_;
-  std::vector<std::int64_t> offsets_;  ///< offsets of the parts in the verb being started
+  std::vector<std::int64_t> offsets_;       ///< offsets of the parts in the verb being started
+  std::vector<std::int64_t> sent_offsets_;  ///< likewise of the parts that all_to_all sends
 };
 
 }  // namespace trireme::grid

@@ -35,6 +35,7 @@ struct Operation {
   int ranks = 1;
   int tag = 0;
   std::vector<std::int64_t> offsets;
+  std::vector<std::int64_t> sent_offsets;  ///< of the parts in `whole`, if they differ from offsets
   std::vector<int> int_counts, int_offsets;  ///< counts and offsets of the parts, for MPI
   const std::byte* whole = nullptr;          ///< this rank's input, with the parts of all ranks
   std::byte* result = nullptr;               ///< receives this rank's sums
@@ -83,6 +84,11 @@ std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, 
 /// Posts an all-gather of the parts at `offsets`. This rank's part must be in `all`.
 template <class T>
 void post_all_gather(Operation& operation, std::byte* all);
+
+/// Posts the sends of the parts of `whole` at `sent_offsets`, and the receives of the other ranks'
+/// parts to `result` at `offsets`. Copies this rank's part for itself. T: also std::int64_t.
+template <class T>
+void post_all_to_all(Operation& operation);
 
 /// MPI's datatype for T. The datatypes for Bf16 and Fp16 do not support reductions.
 template <class T>

@@ -102,6 +102,12 @@ class Grid {
   /// This rank's group of `ranks` consecutive ranks of replicas(). `ranks` must divide the size of
   /// replicas(), and be the same in all calls. Collective on replicas().
   Communicator& shard_group(int ranks);
+  /// This rank's group of `ranks` consecutive ranks of replicas(), which divide the experts among
+  /// them; conditions as for shard_group(). Its messages need no order relative to others.
+  Communicator& experts(int ranks);
+  /// The ranks of `among`, replicas() or a shard_group(), with the same position in experts(ranks)
+  /// as this rank. Collective on `among`.
+  Communicator& with_same_experts(Communicator& among, int ranks);
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings. On every
   /// other rank, and if one rank has both stages, the communicator has only this rank.
   Communicator& embedding() { return *embedding_; }
@@ -132,6 +138,8 @@ class Grid {
 
  private:
   std::unique_ptr<Communicator> along(Communicator& larger, Axis axis) const;
+  /// This rank's group of `ranks` consecutive ranks of replicas().
+  Communicator& part_of_replicas(const std::string& name, int ranks);
 
   Communicator& world_;
   layout::ProcessGrid process_grid_;

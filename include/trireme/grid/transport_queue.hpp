@@ -40,6 +40,10 @@ class TransportQueue {
                       std::span<const std::int64_t> offsets);
   void all_gather(const Exec& exec, Queued& queued, std::byte* all,
                   std::span<const std::int64_t> offsets, Bytes size);
+  /// Without the part that this rank sends to itself.
+  void all_to_all(const Exec& exec, Queued& queued, std::byte* all,
+                  std::span<const std::int64_t> offsets, std::byte* mine,
+                  std::span<const std::int64_t> sent_offsets, Bytes size);
   void broadcast(const Exec& exec, Queued& queued, std::byte* data, Bytes bytes, int root);
   /// Adds a transfer to the open group, or makes a group of this transfer alone.
   void transfer(const Exec& exec, Queued& queued, const Transport::Transfer& transfer);

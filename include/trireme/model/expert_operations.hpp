@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/kernels/expert_copies.hpp>
 #include <trireme/kernels/experts.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/operations.hpp>
@@ -9,7 +10,8 @@
 #include <vector>
 
 /// Operations of a mixture of experts (Shazeer et al. 2017, arXiv 1701.06538). Every tensor rank
-/// has the choices of all T tokens, and computes the rows of the E' experts that it holds.
+/// has the choices of all T tokens, and computes the rows of the E' experts that it holds. With
+/// [parallel] expert, it also receives the tokens of other replicas that chose its experts.
 namespace trireme::model {
 
 /// logits [R, E] = y Wᵀ + bias, in the type of the output: the product of a router, or of rows of
@@ -30,7 +32,8 @@ class RowProductOperation final : public BlockOperation<P> {
   bool is_wide_;  ///< the output has the type of sums
 };
 
-/// routes [T, 2k]: the k experts of each token and their weights, from the router's logits.
+/// routes [T', 2k]: the k experts of each received token and their weights, from the router's
+/// logits. Without [parallel] expert, T' = T.
 template <class P>
 class ChoiceOperation final : public BlockOperation<P> {
  public:
@@ -49,11 +52,21 @@ class ChoiceOperation final : public BlockOperation<P> {
   std::int64_t counted_rows(const PassArguments<P>& call) const;
   /// Adds this rank's choices to the numbers of tokens of the layer's experts.
   void add_counts(const PassArguments<P>& call) const;
+  /// The choices of this replica's tokens.
+  View2<Accumulate<T>> token_routes(const PassArguments<P>& call) const {
+    return call.values.sums(axis_.experts().divides()
+                                ? this->op_.saved[architecture::choice::token_routes]
+                                : this->op_.output);
+  }
+  /// Sends the choices to the replicas with the experts. Returns the received choices.
+  View2<Accumulate<T>> exchange(const PassArguments<P>& call) const;
   /// Adds the losses of rows to a sum of the objective's losses.
   void add_sum(const PassArguments<P>& call, View1<double> rows, std::int64_t sum) const;
 
   const TensorAxis& axis_;
   kernels::ExpertChoice choice_;
+  kernels::ExpertParts parts_;
+  mutable ExpertCopies copies_;
   View1<T> bias_;       // [E], or empty
   layout::Slice held_;  ///< experts of this rank
   deck::ExpertsConfig experts_;
@@ -110,15 +123,22 @@ class ExpertProductOperation final : public BlockOperation<P> {
   /// Calls use(expert) for each expert with rows, ascending.
   template <class Use>
   void visit(const PassArguments<P>& call, Use&& use) const;
+  /// The rows [T', D] of the received tokens, from the rows of this replica's T tokens.
+  View2<T> received(const PassArguments<P>& call, View2<T> rows, const std::string& what) const;
+  View1<const std::int32_t> copied(const PassArguments<P>& call) const {
+    return flat(call.values.template numbers<std::int32_t>(this->op_.inputs[3]));
+  }
+  /// Reads the bounds of the copies. Returns the number T' of received tokens.
+  std::int64_t read_copies(const PassArguments<P>& call) const;
   /// to [R, D] = the sums of each token's rows over all experts of all ranks. `product` computes
   /// the rows of an expert.
   template <class Use>
   void sum(const PassArguments<P>& call, View2<T> to, const std::string& what, Use&& product) const;
 
   /// Whether the bias of a row is multiplied by the weight of its expert.
-  bool weighs_bias() const { return this->op_.inputs.size() > 3; }
+  bool weighs_bias() const { return this->op_.inputs.size() > 5; }
   View2<Accumulate<T>> weights(const PassArguments<P>& call) const {
-    return call.values.sums(this->op_.inputs[3]);
+    return call.values.sums(this->op_.inputs[5]);
   }
 
   const TensorAxis& axis_;
@@ -126,6 +146,7 @@ class ExpertProductOperation final : public BlockOperation<P> {
   std::int64_t outputs_ = 0;  ///< N, rows of an expert's weights
   std::int64_t active_ = 1;
   mutable RoutedRows routed_;
+  mutable ExpertCopies copies_;
   std::string input_forward_, input_backward_, input_again_;  // labels of messages
   std::string output_forward_, output_backward_;
 };

@@ -3,6 +3,7 @@
 #include <trireme/grid/communicator.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/model/context_axis.hpp>
+#include <trireme/model/expert_axis.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class TensorAxis {
   explicit TensorAxis(std::int64_t tokens);
   /// `communicator` must outlive this object. `tokens`: tokens of this rank of the context axis.
   TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel,
-             const ContextAxis& context = {});
+             const ContextAxis& context = {}, const ExpertAxis& experts = {});
 
   /// Rank `rank` of an axis of `size` ranks that sends no messages: gathered rows and sums are not
   /// complete. For measurements of the kernels of one rank.
@@ -54,6 +55,7 @@ class TensorAxis {
   std::int64_t tokens() const { return tokens_; }      ///< T
   const layout::Slice& rows() const { return rows_; }  ///< this rank's rows; R = rows().extent
   const ContextAxis& context() const { return context_; }
+  const ExpertAxis& experts() const { return experts_; }
   /// Positions of this rank's rows among the rows of whole samples.
   layout::TokenPlaces places() const { return context_.places().from(rows_.offset); }
   /// Whether the rows of this rank are only a part of the tokens.
@@ -134,6 +136,7 @@ class TensorAxis {
   layout::Slice rows_;
   bool cuts_tokens_ = false;
   ContextAxis context_;
+  ExpertAxis experts_;
 };
 
 }  // namespace trireme::model

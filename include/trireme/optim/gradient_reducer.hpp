@@ -12,6 +12,21 @@
 
 namespace trireme::optim {
 
+/// The ranks that together sum, own and gather buckets.
+struct BucketGroups {
+  BucketGroups(grid::Communicator& everything)  // NOLINT: most models have one group
+      : all(everything), experts(everything) {}
+  BucketGroups(grid::Communicator& replicas, grid::Communicator& with_same_experts)
+      : all(replicas), experts(with_same_experts) {}
+
+  grid::Communicator& of(const architecture::Bucket& bucket) const {
+    return bucket.of_experts() ? experts : all;
+  }
+
+  grid::Communicator& all;
+  grid::Communicator& experts;  ///< for the buckets of experts that replicas divide
+};
+
 /// Number of a bucket's elements that each rank owns, by rank.
 std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
 
@@ -25,8 +40,8 @@ class GradientReducer {
   /// of its own parts of the buckets; its other gradients are invalid afterwards. Without
   /// `scatter`, a rank receives all sums, but of windows (architecture::Arrangement) keeps only its
   /// own parts. `head`: the head's block (architecture::block_of), whose gradients may be computed
-  /// before any backward pass. `communicator`, `gradients` and `places` must outlive this object.
-  GradientReducer(grid::Communicator& communicator, View1<G> gradients,
+  /// before any backward pass. `groups`, `gradients` and `places` must outlive this object.
+  GradientReducer(const BucketGroups& groups, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
 
@@ -59,7 +74,7 @@ class GradientReducer {
   /// own parts out of the bucket's window, if there is a window.
   void take(const Exec& exec, std::size_t bucket, const char* waits);
 
-  grid::Communicator& communicator_;
+  BucketGroups groups_;
   View1<G> gradients_;
   const architecture::Arrangement& places_;
   architecture::WindowTurns turns_;

@@ -5,6 +5,7 @@
 #include <trireme/grid/communicator.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/model/parameters.hpp>
+#include <trireme/optim/gradient_reducer.hpp>
 #include <trireme/optim/muon.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/named_tensor.hpp>
@@ -51,16 +52,17 @@ class Optimizer {
   };
   static constexpr bool has_masters = !std::is_same_v<typename P::Compute, Master>;
 
-  /// `model_group`: the ranks that together hold one copy of the model. `data_group`: replicas of
-  /// this rank's arrays that together hold the state. `placement`: the parts of arrays whose state
-  /// this rank holds, in state arrays of `capacity` elements, and which this rank updates.
-  /// `architecture`, `parameters` and the groups must outlive this object.
+  /// `model_group`: the ranks that together hold one copy of the model, or if replicas divide the
+  /// experts, of the other arrays. `owners`: replicas of this rank's arrays that together hold the
+  /// state. `experts`: the replicas that divide the experts, or null. `placement`: the parts of
+  /// arrays whose state this rank holds, in state arrays of `capacity` elements, and which this
+  /// rank updates. `architecture`, `parameters` and the groups must outlive this object.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
-            grid::Communicator& data_group, architecture::StatePlacement placement,
+            const BucketGroups& owners, architecture::StatePlacement placement,
             std::int64_t capacity, const kernels::LossScaling& loss_scaling = {},
             ArenaMemory state_memory = ArenaMemory::device,
-            const std::optional<MuonParts>& muon = {});
+            const std::optional<MuonParts>& muon = {}, grid::Communicator* experts = nullptr);
 
   /// Updates `parameters` from now on, which must have the same arrays as the previous parameters.
   void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
@@ -84,7 +86,7 @@ class Optimizer {
 
   /// Finds the norm of all gradients of the model, with the loss scale as a factor. Squares are
   /// summed over fixed blocks of 4096 elements, and then in registry order. An array that several
-  /// tensor ranks hold counts once. Collective among `model_group` and `data_group`.
+  /// tensor ranks hold counts once. Collective among `model_group`, `owners` and `experts`.
   void find_norm(const Exec& exec) const;
   /// find_norm in two parts, between which gradients may change.
   void begin_norm(const Exec& exec);
@@ -94,7 +96,7 @@ class Optimizer {
   /// multiplied by min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0. Call after find_norm. If the
   /// norm is not finite, or if maximum_skips consecutive steps were skipped before, the step is
   /// only counted as skipped. The gradients are invalid afterwards. Asynchronous. Collective with
-  /// LAMB and LARS (like find_norm) and with Muon (among the tensor ranks and `data_group`).
+  /// LAMB and LARS (like find_norm) and with Muon (among the tensor ranks and `owners`).
   void step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
   /// Like step(), for gradients with the factor delayed_loss_scale(step).
   void delayed_step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
@@ -139,6 +141,17 @@ class Optimizer {
  private:
   using Entry = typename model::Parameters<P>::Entry;
 
+  /// Blocks of the arrays that this rank counts.
+  struct NormBlocks {
+    /// [blocks] sums of squares; 0 for blocks that another replica owns. trust_partial: [norms ·
+    /// blocks] likewise, of weights, and with LAMB of directions.
+    View1<double> partial, trust_partial;
+    View1<std::int64_t> begins, ends;                // [blocks] bounds in the gradients' memory
+    View1<std::int64_t> weight_begins, weight_ends;  // [blocks] bounds in the weights' memory
+    View1<std::int64_t> ends_of_sums;  // [arrays · tensor ranks] end of a sum's blocks
+    std::int64_t count() const { return extent(partial, 0); }
+  };
+
   View1<typename P::Compute> own_weights(const architecture::StateBlock& block) const;
   NamedTensor<Master> tensor(const std::string& name, View1<Master> data,
                              const architecture::StateBlock& block) const;
@@ -152,6 +165,10 @@ class Optimizer {
   void lars(const Exec& exec, double learning_rate) const;
   void muon(const kernels::Handle& handle, double learning_rate) const;
   void find_block_sums(const Exec& exec) const;
+  /// sums = Σ over the blocks of each array, of the ordinary arrays and of experts that replicas
+  /// divide. `partial`: member of NormBlocks with the blocks' sums of squares.
+  void sum_blocks(const Exec& exec, View1<double> sums, std::int64_t norm,
+                  View1<double> NormBlocks::*partial) const;
   void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
@@ -165,7 +182,8 @@ class Optimizer {
   const architecture::Architecture& architecture_;
   model::Parameters<P>* parameters_;
   grid::Communicator& model_group_;
-  grid::Communicator& data_group_;
+  BucketGroups owners_;
+  grid::Communicator* experts_;
   architecture::StatePlacement placement_;
   std::int64_t capacity_;
   ArenaMemory state_memory_;
@@ -174,23 +192,19 @@ class Optimizer {
   std::vector<std::string> names_;     ///< names of the state arrays
   std::vector<View1<Master>> arrays_;  ///< state arrays
   View1<Master> masters_;              ///< master weights, or empty
-  View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares;
-                           // 0 for blocks that another replica owns
-  View1<std::int64_t> block_begins_, block_ends_;  // [blocks] bounds in the gradients' memory
-  View1<double> sums_;                             // [arrays · tensor ranks]
-  View1<std::int64_t> ends_;  // [arrays · tensor ranks] end of each sum's blocks
-  View1<double> status_;      // [status_size]
-  View1<double> norm_;        // [1], in status_
-  View1<double> loss_scale_;  // [1], in status_
+  NormBlocks ordinary_;
+  NormBlocks of_experts_;      ///< of experts that replicas divide; empty without `experts`
+  View1<double> sums_;         // [arrays · tensor ranks]
+  View1<double> expert_sums_;  // [arrays · tensor ranks], or empty
+  View1<double> status_;       // [status_size]
+  View1<double> norm_;         // [1], in status_
+  View1<double> loss_scale_;   // [1], in status_
   std::array<View1<double>, 2> delayed_scales_;  // [1], for even and odd steps
   grid::Request norm_sum_;                       // in flight between begin_norm and end_norm
   View1<double> control_;                        // [control_size]
-  // [norms · blocks] like partial_, for weights; with LAMB also for directions
-  View1<double> trust_partial_;
-  View1<double> trust_sums_;                         // [norms · arrays · tensor ranks] like sums_
-  View1<double> ratios_;                             // [arrays]
-  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] bounds in the weights' memory
-  kernels::UpdateRanges parts_;                      ///< blocks of the state, updated by one launch
+  View1<double> trust_sums_;                     // [norms · arrays · tensor ranks] like sums_
+  View1<double> ratios_;                         // [arrays]
+  kernels::UpdateRanges parts_;                  ///< blocks of the state, updated by one launch
   kernels::UpdateRanges matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
   View1<double> factors_;               // [arrays] factors of the learning rate; empty without Muon
   std::optional<Muon<P>> muon_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/arrangement.hpp>
-#include <trireme/grid/communicator.hpp>
+#include <trireme/optim/gradient_reducer.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -18,10 +18,9 @@ template <class T>
 class WeightGather {
  public:
   /// `places`: positions of arrays in `memory`. Ignores buckets that begin at `arena_elements` or
-  /// later: they hold only gradients. `communicator` and `places` must outlive this object.
-  WeightGather(grid::Communicator& communicator, View1<T> memory,
-               const architecture::Arrangement& places, std::int64_t arena_elements,
-               std::vector<architecture::Bucket> buckets);
+  /// later: they hold only gradients. `groups` and `places` must outlive this object.
+  WeightGather(const BucketGroups& groups, View1<T> memory, const architecture::Arrangement& places,
+               std::int64_t arena_elements, std::vector<architecture::Bucket> buckets);
 
   /// Waits for outstanding gathers, unless an exception ends the run: other ranks may have exited.
   ~WeightGather();
@@ -41,10 +40,11 @@ class WeightGather {
 
  private:
   void start(const Exec& exec, std::size_t bucket);
+  void wait(std::size_t bucket, const char* what);
   void fetch(const Exec& exec, int unit);
   bool belongs(std::size_t bucket, std::int64_t block) const;
 
-  grid::Communicator& communicator_;
+  BucketGroups groups_;
   View1<T> memory_;
   const architecture::Arrangement& places_;
   architecture::WindowTurns turns_;

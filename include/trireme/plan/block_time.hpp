@@ -15,10 +15,12 @@ namespace trireme::plan {
 /// Seconds of a pass by activity of the rank, and FLOPs of its matrix products.
 struct PassTime {
   Seconds compute = 0;  ///< kernels
-  Seconds tensor = 0;   ///< messages of the tensor and context axes that computation does not hide
-  Seconds host = 0;     ///< waiting for the host to start kernels
-  Seconds data = 0;     ///< waiting for weights that replicas divide
-  double flops = 0;     ///< FLOPs of the rank's products, recomputation included
+  /// Messages of the tensor and context axes that computation does not hide, and exchanges of
+  /// tokens among replicas that divide the experts.
+  Seconds tensor = 0;
+  Seconds host = 0;  ///< waiting for the host to start kernels
+  Seconds data = 0;  ///< waiting for weights that replicas divide
+  double flops = 0;  ///< FLOPs of the rank's products, recomputation included
 
   Seconds total() const { return compute + tensor + host + data; }
   PassTime& operator+=(const PassTime& other);
@@ -71,6 +73,8 @@ class BlockTimeModel {
   double bytes_moved(const Part& part, const architecture::OperationCall& call) const;
   Seconds message(const Part& part, const architecture::Operation& op,
                   architecture::Pass pass) const;
+  Seconds exchange(const Part& part, const architecture::Operation& op,
+                   architecture::Pass pass) const;
   double message_bytes(const Part& part, const architecture::Message& message) const;
 
   const architecture::Architecture& architecture_;

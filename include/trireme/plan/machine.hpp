@@ -104,6 +104,7 @@ struct Machine {
     bool recomputes_unread = false;
     double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme
     std::int64_t gradient_bytes = 0;  ///< bytes of a gradient; 0: bytes of a sum
+    double expert_imbalance = 1;      ///< largest load of a rank's experts, relative to the mean
     double tensor_overlap = 0;        ///< share of the tensor axis's messages that is hidden
     double gradient_overlap = 0;      ///< share of the data axis's sums that is hidden
     double gather_overlap = 1;        ///< with NCCL: share of weight gathers that can be hidden

@@ -25,6 +25,13 @@ class NetworkTime {
  public:
   NetworkTime(const Machine& machine, const deck::ParallelConfig& parallel);
 
+  /// Time of an exchange among the replicas that divide the experts, in which each rank sends
+  /// `bytes`, an equal part to each rank and to itself. All ranks of a node use its network.
+  Seconds among_experts(double bytes) const;
+  /// Time of a collective among the replicas with the same experts, or those of them that divide
+  /// state.
+  Seconds among_same_experts(architecture::Collective kind, double bytes) const;
+  Seconds among_expert_shards(architecture::Collective kind, double bytes) const;
   /// Time of a collective of an axis; Axis::data includes the context axis. `bytes`: size of the
   /// whole buffer.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
@@ -44,7 +51,7 @@ class NetworkTime {
 
   const Machine& machine_;
   layout::PerAxis<GroupPlace> places_;
-  GroupPlace shards_;
+  GroupPlace shards_, experts_, same_experts_, expert_shards_;
   std::int64_t stride_ = 1;  ///< distance between neighbouring pipeline ranks
   std::int64_t pipeline_ = 1;
   std::int64_t devices_ = 1;  ///< devices in use per node

@@ -19,6 +19,7 @@ Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
 /// messages use MPI.
 struct ReductionScratch {
   Bytes data = 0;
+  Bytes experts = 0;  ///< ranks with the same experts
   Bytes tensor = 0;
   Bytes shared = 0;  ///< the part of `tensor` that shared layers need
   Bytes embedding = 0;

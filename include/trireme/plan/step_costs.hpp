@@ -49,6 +49,7 @@ StepCosts step_costs(const deck::Config& config, const architecture::Architectur
 struct StageSizes {
   std::vector<layout::Slice> layers;
   std::vector<double> parameters;  ///< trained parameters of a tensor rank
+  std::vector<double> experts;     ///< those of experts that replicas divide
   std::vector<double> frozen;      ///< frozen parameters of a tensor rank; empty if all are trained
   double embedding = 0;            ///< parameters of the embedding on a tensor rank
   double head = 0;                 ///< parameters of the head on a tensor rank

@@ -19,8 +19,10 @@ namespace trireme::plan {
 struct TrafficRow {
   /// "tensor", "context", "pipeline"; "vocabulary": all pipeline ranks, which share it; "shared":
   /// tensor ranks with the same heads of keys and values; "data", or with a context axis
-  /// "replicas"; "shard group": replicas that divide state, if fewer than all; "tied": first and
-  /// last stage; "model": ranks that hold the weights once; "servers"; "workers".
+  /// "replicas"; "shard group": replicas that divide state, if fewer than all; "experts": replicas
+  /// that divide the experts; "same experts" and "shard group of experts": the ranks of data and
+  /// shard group with the same experts; "tied": first and last stage; "model": ranks that hold the
+  /// weights once; "servers"; "workers".
   std::string axis;
   std::string what;  ///< "layers forward: all-reduce"
   std::int64_t operations = 0;
@@ -40,6 +42,9 @@ struct TrafficRow {
 ///             of shared layers.
 ///   vocabulary  if it is shared: look-ups, the last stage's output, statistics and gradients
 ///             (Yeung et al. 2024, arXiv 2411.05288).
+///   experts   copies of tokens for experts of other replicas, and their results; sums of squares
+///   of
+///             the experts' gradients. A rank may send less: the choices of tokens are not known.
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
 ///   data      gradients in buckets; with `shard` also weights and the norm's blocks
 ///             (Rajbhandari et al. 2020, arXiv 1910.02054).

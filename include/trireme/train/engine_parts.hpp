@@ -121,14 +121,18 @@ struct EngineParts {
   Bytes reduction_bytes() const {
     const Bytes shared =
         vocabulary ? vocabulary->inputs->scratch_bytes() + vocabulary->logits->scratch_bytes() : 0;
-    return shared + replicas.scratch_bytes() + context.scratch_bytes() + tensor.scratch_bytes() +
-           embedding.scratch_bytes() + pipeline.scratch_bytes();
+    const Bytes of_experts = experts != nullptr ? replica_groups.experts.scratch_bytes() : 0;
+    return shared + replicas.scratch_bytes() + of_experts + context.scratch_bytes() +
+           tensor.scratch_bytes() + embedding.scratch_bytes() + pipeline.scratch_bytes();
   }
 
   grid::Communicator& data;      ///< ranks that divide the samples
   grid::Communicator& context;   ///< ranks that divide the tokens of each sample
   grid::Communicator& replicas;  ///< ranks with the same weights: data and context together
   grid::Communicator& shards;    ///< replicas that divide state ([parallel] shard)
+  grid::Communicator* experts;   ///< replicas that divide the experts; null: every replica has all
+  /// `replicas` and `shards`, and those of their ranks that have the same experts as this rank.
+  optim::BucketGroups replica_groups, shard_groups;
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
   grid::Communicator& model_group;  ///< ranks that together hold one copy of the model

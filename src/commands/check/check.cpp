@@ -20,6 +20,7 @@
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/search.hpp>
 #include <trireme/plan/stages.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
@@ -166,6 +167,26 @@ std::string feed_forward_text(const deck::ModelConfig& m) {
   return layers == m.layers ? experts : text(dense, experts, ", in ", layers, " layers");
 }
 
+/// Prints the experts of a rank, and the rows of their products.
+void print_experts(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {
+  const deck::ExpertsConfig& e = c.model.experts;
+  const deck::ParallelConfig& p = c.parallel;
+  if (!e.present()) return;
+  const architecture::RankSizes sizes =
+      plan::typed_sizes(c, architecture::make_shard(plan.architecture, p, 0, 0), machine);
+  const architecture::Size number{e.number, architecture::Divide::experts};
+  const architecture::Rows routed(architecture::Rows::routed, number, e.active);
+  const std::int64_t ranks = p.expert * p.tensor, here = held(number, sizes);
+  say("experts       ",
+      ranks == 1 ? text("all ", e.number, " on each rank")
+                 : text(e.number % ranks == 0 ? "" : "at most ", here, " of ", e.number,
+                        " on each rank: ", p.expert > 1 ? text(p.expert, " replicas") : "",
+                        p.expert > 1 && p.tensor > 1 ? " · " : "",
+                        p.tensor > 1 ? text(p.tensor, " tensor ranks") : "", " divide them"),
+      "; rows in a layer's experts per micro-batch: ", with_commas(rows_of(routed, sizes)),
+      " at most, ", with_commas(mean_rows_of(routed, sizes)), " on average");
+}
+
 void print_step(const deck::Config& c, const architecture::Architecture& a) {
   const std::int64_t tokens = c.batch.global * c.model.sequence;
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
@@ -289,6 +310,7 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
       c.model.experts.present()
           ? text(", of which a token uses ", with_commas(a.active_parameters()))
           : "");
+  print_experts(c, plan, machine);
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, plan.programs);
   print_step(c, a);

@@ -54,17 +54,20 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
 }
 
 /// Makes each group of model_ranks() ranks a replica; if groups leave ranks over, each single rank.
+/// Each replica has all experts unless [parallel] expert divides the replicas.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   if (std::ssize(p.partition) != p.stages()) p.partition.clear();
   p.strategy = DataStrategy::all_reduce;
   p.workers = 1;
   p.data = ranks / p.model_ranks();
+  if (p.replicas() % p.expert != 0) p.expert = 1;
 }
 
-/// Like replicate(), for generation, which has no context axis and one stage per pipeline rank.
+/// Like replicate(), for generation, which has no context axis and one stage per pipeline rank, and
+/// whose replicas work alone.
 void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
-  p.context = p.chunks = 1;
+  p.context = p.chunks = p.expert = 1;
   p.placement = StagePlacement::round_robin;
   p.vocabulary = VocabularyPlacement::stage;
   p.sequence_parallel = false;
