@@ -27,6 +27,12 @@ layout::Slice part_of(const Size& size, const RankSizes& n) {
   return {};
 }
 
+/// The most tokens of all replicas that divide the experts. Context ranks may have one token of a
+/// sample more than this rank.
+std::int64_t received_tokens(const RankSizes& n) {
+  return n.expert_ranks == 1 ? n.tokens : n.micro * n.longest * n.expert_ranks;
+}
+
 }  // namespace
 
 std::int64_t first_of(const Size& size, const RankSizes& n) {
@@ -69,17 +75,17 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
     case Rows::samples:
       return n.micro;
     case Rows::received:
-      return n.tokens * n.expert_ranks;
+      return received_tokens(n);
     case Rows::sent:
       return n.expert_ranks == 1 ? 0 : n.tokens * std::min(rows.active, n.expert_ranks);
     case Rows::exchanged:
       return n.expert_ranks == 1 ? 0 : n.tokens;
     case Rows::received_copies:
-      return n.expert_ranks == 1 ? 0 : n.tokens * n.expert_ranks;
+      return n.expert_ranks == 1 ? 0 : received_tokens(n);
     case Rows::copy_bounds:
       return n.expert_ranks == 1 ? 0 : 2 * (n.expert_ranks + 1);
     case Rows::routed:
-      return n.tokens * n.expert_ranks * std::min(rows.active, held(rows.experts, n));
+      return received_tokens(n) * std::min(rows.active, held(rows.experts, n));
     case Rows::bounds:
       return held(rows.experts, n) + 1;
   }

@@ -217,7 +217,9 @@ class LayerBuilder : public Builder {
                      tensor("routes", received, weights_and_experts, Numbers::accumulate)};
     if (m_.experts.choice_bias) {
       chosen.arrays = {vector("experts.bias", {E}, -1)};
-      chosen.arrays.front().constant = true;
+      ArraySpec& bias = chosen.arrays.front();
+      bias.constant = m_.experts.bias_rate == 0;
+      bias.counts_tokens = bias.partial_gradient = !bias.constant;
     }
     chosen.saved = {
         tensor("router_scores", Rows::own, scores, Numbers::accumulate),

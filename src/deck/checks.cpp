@@ -65,8 +65,9 @@ class CrossCheck {
       for (const std::string& mistake : latent_mistakes(deck_)) report(mistake);
     if (valid({"experts.number", "experts.active", "experts.first_layer", "model.layers",
                "experts.groups", "experts.active_groups", "experts.score", "experts.z_weight",
-               "experts.shared_feed_forward", "adapter.targets", "optimizer.kind",
-               "precision.products"}))
+               "experts.bias_rate", "experts.choice_bias", "batch.global", "model.sequence",
+               "local.workers", "parallel.strategy", "experts.shared_feed_forward",
+               "adapter.targets", "optimizer.kind", "precision.products"}))
       for (const std::string& mistake : expert_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }
@@ -229,35 +230,10 @@ class CrossCheck {
       excludes("precision", "products", "context = 1, or products = \"compute\"");
   }
 
-  /// Conditions on expert > 1. Each tensor rank of each replica needs an expert.
   void expert() {
-    const ParallelConfig& p = deck_.config.parallel;
-    const ExpertsConfig& e = deck_.config.model.experts;
-    if (!valid({"parallel.expert"}) || p.expert == 1) return;
-    const std::string expert = deck_.cite("parallel", "expert");
-    if (valid({"experts.number"}) && !e.present())
-      return report(expert, " divides experts, but the deck has ", deck_.cite("experts", "number"),
-                    "; choose expert = 1, or set number");
-    if (valid({"parallel.tensor", "experts.number"}) && p.tensor <= e.number &&
-        p.expert > e.number / p.tensor)
-      report(expert, " · ", deck_.cite("parallel", "tensor"), " = ", p.expert * p.tensor,
-             " ranks, but ", deck_.cite("experts", "number"),
-             ": each rank needs an expert; choose an expert of at most ", e.number / p.tensor);
-    const auto excludes = [&](const char* section, const char* name, const char* why,
-                              const char* remedy) {
-      report(expert, " cannot be combined with ", deck_.cite(section, name), why, "; choose ",
-             remedy, ", or expert = 1");
-    };
-    if (valid({"parallel.layout"}) && p.layout == LayoutMode::automatic)
-      excludes("parallel", "layout", "", "layout = \"given\"");
-    if (valid({"parallel.strategy"}) && p.has_servers())
-      excludes("parallel", "strategy", ", whose workers do not wait for one another",
-               "strategy = \"all_reduce\"");
-    if (valid({"run.audit_every"}) && deck_.config.run.audit_every > 0)
-      excludes("run", "audit_every", ", which compares whole replicas", "audit_every = 0");
-    if (valid({"run.gradient_noise_scale"}) && deck_.config.run.gradient_noise_scale)
-      excludes("run", "gradient_noise_scale", ", which needs whole gradients of each replica",
-               "gradient_noise_scale = false");
+    if (valid({"parallel.expert", "parallel.tensor", "parallel.strategy", "experts.number",
+               "run.audit_every", "run.gradient_noise_scale"}))
+      for (const std::string& mistake : expert_axis_mistakes(deck_)) report(mistake);
   }
 
   void overlapped_steps() {

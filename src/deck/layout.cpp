@@ -134,7 +134,7 @@ const std::vector<const Key*>& layout_keys() {
   static const std::vector<const Key*> all = [] {
     std::vector<const Key*> keys;
     for (const char* name : {"tensor", "pipeline", "data", "schedule", "chunks",
-                             "sequence_parallel", "recompute", "shard", "shard_group"})
+                             "sequence_parallel", "recompute", "shard", "shard_group", "expert"})
       keys.push_back(find_key("parallel", name));
     keys.push_back(find_key("batch", "micro"));
     return keys;

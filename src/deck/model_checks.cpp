@@ -90,6 +90,30 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
   if (e.score == ExpertScore::sigmoid && e.z_weight > 0)
     report(deck.cite("experts", "z_weight"), " needs score = \"softmax\", but the deck has ",
            deck.cite("experts", "score"), "; choose z_weight = 0.0");
+  if (e.bias_rate > 0) {
+    const std::string rate = deck.cite("experts", "bias_rate");
+    const auto excludes = [&](const char* section, const char* key, const char* why,
+                              const char* remedy) {
+      report(rate, " cannot be combined with ", deck.cite(section, key), ", ", why, "; choose ",
+             remedy, ", or bias_rate = 0.0");
+    };
+    if (!e.choice_bias)
+      report(rate, " changes a bias, but the deck has ", deck.cite("experts", "choice_bias"),
+             "; choose choice_bias = true, or bias_rate = 0.0");
+    if (e.number > norm_block)
+      report(rate, " needs at most ", norm_block, " experts, but the deck has ", number,
+             "; choose bias_rate = 0.0");
+    // Counts are exact in fp32.
+    constexpr double exact = 1 << 24;
+    if (static_cast<double>(c.batch.global) * static_cast<double>(c.model.sequence) > exact)
+      report(rate, " counts the tokens of a global batch, at most 2^24, but ",
+             deck.cite("batch", "global"), " · ", deck.cite("model", "sequence"),
+             " are more; choose a smaller global, or bias_rate = 0.0");
+    if (c.parallel.workers > 1) excludes("local", "workers", "whose batches differ", "workers = 1");
+    if (c.parallel.has_servers())
+      excludes("parallel", "strategy", "whose workers do not wait for one another",
+               "strategy = \"all_reduce\"");
+  }
   const auto excludes = [&](const char* section, const char* key, const char* remedy) {
     report(number, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
   };

@@ -464,6 +464,42 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
   return "";
 }
 
+bool may_divide_experts(const Config& c) {
+  return c.model.experts.present() && !c.parallel.has_servers() && c.run.audit_every == 0 &&
+         !c.run.gradient_noise_scale;
+}
+
+std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
+  const Config& c = deck.config;
+  const ParallelConfig& p = c.parallel;
+  const ExpertsConfig& e = c.model.experts;
+  std::vector<std::string> mistakes;
+  if (p.expert == 1) return mistakes;
+  const std::string expert = deck.cite("parallel", "expert");
+  if (!e.present())
+    return {text(expert, " divides experts, but the deck has ", deck.cite("experts", "number"),
+                 "; choose expert = 1, or set number")};
+  if (p.tensor <= e.number && p.expert > e.number / p.tensor)
+    mistakes.push_back(text(expert, " · ", deck.cite("parallel", "tensor"), " = ",
+                            p.expert * p.tensor, " ranks, but ", deck.cite("experts", "number"),
+                            ": each rank needs an expert; choose an expert of at most ",
+                            e.number / p.tensor));
+  const auto excludes = [&](const char* section, const char* name, const char* why,
+                            const char* remedy) {
+    mistakes.push_back(text(expert, " cannot be combined with ", deck.cite(section, name), ", ",
+                            why, "; choose ", remedy, ", or expert = 1"));
+  };
+  if (p.has_servers())
+    excludes("parallel", "strategy", "whose workers do not wait for one another",
+             "strategy = \"all_reduce\"");
+  if (c.run.audit_every > 0)
+    excludes("run", "audit_every", "which compares whole replicas", "audit_every = 0");
+  if (c.run.gradient_noise_scale)
+    excludes("run", "gradient_noise_scale", "which needs whole gradients of each replica",
+             "gradient_noise_scale = false");
+  return mistakes;
+}
+
 std::vector<std::string> overlap_mistakes(const Deck& deck) {
   const Config& c = deck.config;
   std::vector<std::string> mistakes;

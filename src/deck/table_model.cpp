@@ -398,7 +398,7 @@ void expert_keys(std::vector<Entry>& out) {
       .derive([](Config& c) { c.model.experts.active_groups = preset_experts(c).active_groups; },
               "4 for deepseek_v3, otherwise 1");
   key("choice_bias", KeyType::boolean, &ExpertsConfig::choice_bias,
-      "a constant of each expert that is added to its score for the choice, but not for its weight")
+      "a bias of each expert that is added to its score for the choice, but not for its weight")
       .derive([](Config& c) { c.model.experts.choice_bias = preset_experts(c).choice_bias; },
               "true for deepseek_v3, otherwise false");
   key("first_layer", KeyType::integer, &ExpertsConfig::first_layer,
@@ -444,6 +444,13 @@ void expert_keys(std::vector<Entry>& out) {
       Effect::training)
       .from(0)
       .otherwise(0.01);
+  key("bias_rate", KeyType::number, &ExpertsConfig::bias_rate,
+      "change per step of each expert's choice_bias: up if the expert had fewer tokens of the "
+      "global "
+      "batch than the mean, otherwise down; 0: the bias is constant",
+      Effect::training)
+      .from(0)
+      .otherwise(0.0);
   key("z_weight", KeyType::number, &ExpertsConfig::z_weight,
       "weight of the mean square of log Σ exp(logits) of a router, which keeps logits small",
       Effect::training)

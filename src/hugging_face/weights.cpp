@@ -12,6 +12,7 @@
 #include <trireme/hugging_face/folder_writer.hpp>
 #include <trireme/hugging_face/mxfp4.hpp>
 #include <trireme/hugging_face/peft.hpp>
+#include <trireme/hugging_face/upcycle.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -480,29 +481,49 @@ std::vector<StoredValues> match_adapters(const SafetensorsFile& file,
   return stored;
 }
 
+/// Adds the initial weights of all routers.
+void add_routers(const deck::ModelConfig& model, const std::map<std::string, ArraySpec>& specs,
+                 DType dtype, std::uint64_t seed, Shards& shards) {
+  const architecture::Architecture architecture = architecture::describe(model);
+  for (std::size_t number = 0; number < architecture.arrays.size(); ++number) {
+    const std::string& name = architecture.arrays[number].name;
+    if (!name.ends_with(".experts.router")) continue;
+    const ArraySpec& spec = specs.at(name);
+    const auto values = router_weights(spec, static_cast<std::uint32_t>(number), seed);
+    convert(DType::fp64, values.data(), dtype, shards.add(spec, 0, spec.elements()),
+            spec.elements());
+    shards.flush_if_large();
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
                                         const checkpoint::RunState& state, bool allow_nonfinite,
-                                        const SafetensorsFile* adapter) {
-  const Format& format = format_of(model.family);
-  auto stored = match(folder, format, model);
+                                        const SafetensorsFile* adapter,
+                                        const deck::ModelConfig* original, std::uint64_t seed) {
+  const deck::ModelConfig& in_file = original != nullptr ? *original : model;
+  const Format& format = format_of(in_file.family);
+  auto stored = match(folder, format, in_file);
   const auto specs = architecture::arrays_by_name(model);
-  auto tensors = format.tensors(model);
+  auto tensors = format.tensors(in_file);
   if (adapter != nullptr) {
     const auto added = adapter_tensors(format, model);
-    const auto in_file = match_adapters(*adapter, added);
+    const auto of_adapter = match_adapters(*adapter, added);
     tensors.insert(tensors.end(), added.begin(), added.end());
-    stored.insert(stored.end(), in_file.begin(), in_file.end());
+    stored.insert(stored.end(), of_adapter.begin(), of_adapter.end());
   }
   Shards shards(directory, dtype);
   NumberReader numbers(dtype, allow_nonfinite);
   try {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      add_pieces(stored[i], tensors[i], specs, numbers, shards);
+      for (const Tensor& tensor :
+           original != nullptr ? copies_for_experts(tensors[i], model) : std::vector{tensors[i]})
+        add_pieces(stored[i], tensor, specs, numbers, shards);
       shards.flush_if_large();
     }
+    if (original != nullptr) add_routers(model, specs, dtype, seed, shards);
     shards.commit(state);
   } catch (...) {
     checkpoint::abandon(directory, 0);

@@ -1,3 +1,5 @@
+// Lists of the tokens that replicas send to one another: a counting sort on hosts, one team per
+// replica on devices.
 #include <trireme/kernels/expert_copies.hpp>
 
 #include <trireme/base/check.hpp>

@@ -195,6 +195,27 @@ void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const
 }
 
 template <class Real>
+void balance_update(const Exec& exec, View1<Real> weight, View1<const Real> counts, double rate,
+                    View1<const double> control, const UpdateRanges& parts) {
+  expect_shape(control, "control", {control_size});
+  const auto step = static_cast<Real>(rate);
+  for_parts(
+      "kernels/balance_update", exec, parts,
+      KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
+        if (control(control_proceed) == 0) return;
+        Real* w = weight.data() + part.weight;
+        const Real* n = counts.data() + part.gradient;
+        const double sum = sum_lanes<double>(
+            team, part.elements, [&](std::int64_t i) { return static_cast<double>(n[i]); });
+        const double mean = sum / static_cast<double>(part.elements);
+        for_lanes(team, part.elements, [&](std::int64_t i) {
+          const auto count = static_cast<double>(n[i]);
+          w[i] += count < mean ? step : count > mean ? -step : Real(0);
+        });
+      });
+}
+
+template <class Real>
 void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
                     View1<const Real> weight, const AdamW& lamb, View1<const double> control) {
   const std::int64_t n = extent(gradient, 0);
@@ -381,6 +402,8 @@ template void round_weights<Fp16, float>(const Exec&, View1<Fp16>, View1<const f
                                  const Sgd&, View1<const double>);                                \
   template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,        \
                                  const Sgd&, View1<const double>, const UpdateRanges&);           \
+  template void balance_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,         \
+                                     View1<const double>, const UpdateRanges&);                   \
   template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,          \
                                      View1<const Real>, const AdamW&, View1<const double>);       \
   template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,          \

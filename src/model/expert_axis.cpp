@@ -44,6 +44,9 @@ template <class T>
 View2<T> ExpertCopies::send(const Exec& exec, View2<T> received, View2<T> sent, View2<const T> rows,
                             View1<const std::int32_t> order, const char* what) const {
   const std::int64_t columns = extent(rows, 1);
+  check(this->sent() <= extent(sent, 0) && this->received() <= extent(received, 0), what, ": ",
+        this->sent(), " rows to send and ", this->received(), " to receive, but room for ",
+        extent(sent, 0), " and ", extent(received, 0));
   const View2<T> out = rows_of(sent, 0, this->sent()), in = rows_of(received, 0, this->received());
   kernels::pick_routed<T>(exec, out, rows, part(order, 0, this->sent()), 1);
   axis_.communicator().all_to_all<T>(exec, flat(in), counts(received_, columns), flat<const T>(out),

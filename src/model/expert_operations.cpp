@@ -75,8 +75,11 @@ ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
     return objective.loss_sum(loss) + place.layer();
   };
   counts_sum_ = objective.expert_sum(place.layer());
-  if (!op.arrays.empty())
-    bias_ = place.parameters.weight(place.array(op.arrays.front().name), experts_.number);
+  if (!op.arrays.empty()) {
+    const std::string name = place.array(op.arrays.front().name);
+    bias_ = place.parameters.weight(name, experts_.number);
+    bias_gradient_ = place.parameters.gradient(name, experts_.number);
+  }
   if (experts_.balances()) balance_sum_ = sum_of(architecture::balance_loss);
   if (experts_.limits_logits()) z_sum_ = sum_of(architecture::router_z_loss);
 }
@@ -172,6 +175,11 @@ void ChoiceOperation<P>::add_sum(const PassArguments<P>& c, View1<double> rows,
 template <class P>
 void ChoiceOperation<P>::add_counts(const PassArguments<P>& c) const {
   using A = Accumulate<T>;
+  if (const bool first = axis_.cuts_tokens() || axis_.rank() == 0;
+      first && !c.context.evaluates() && bias_gradient_.extent(0) > 0)
+    kernels::count_experts<A, typename P::Gradient>(
+        c.handle, trireme::matrix(bias_gradient_, 1, experts_.number),
+        axis_.own_rows(token_routes(c)));
   const std::int64_t counted = counted_rows(c);
   if (counted == 0) return;
   const View1<double> counts = part(c.context.losses, {counts_sum_, experts_.number});

@@ -53,13 +53,21 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
 }
 
 template <class P>
-std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(bool matrices) const {
+auto Optimizer<P>::rule_of(const Entry& entry) const -> Rule {
+  if (entry.spec->counts_tokens) return Rule::balance;
+  return muon_ && entry.local.hidden_matrix ? Rule::matrices : Rule::config;
+}
+
+template <class P>
+std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(Rule rule) const {
   std::vector<kernels::UpdateRange> parts;
   std::int64_t chunks = 0;
   for (const architecture::StateBlock& block : placement_.blocks) {
     if (block.elements() == 0) continue;
     const Entry& entry = parameters_->entries()[block.local];
-    if ((muon_ && entry.local.hidden_matrix) != matrices) continue;
+    if (rule_of(entry) != rule) continue;
+    check(rule != Rule::balance || block.elements() == entry.spec->elements(), entry.spec->name,
+          ": a rank updates only ", block.elements(), " of ", entry.spec->elements(), " elements");
     kernels::UpdateRange& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
@@ -100,7 +108,7 @@ void Optimizer<P>::lay_out_sums() {
   ordinary.ends_of_sums.resize(static_cast<std::size_t>(sums));
   experts.ends_of_sums.resize(experts_ != nullptr ? static_cast<std::size_t>(sums) : 0);
   for (const auto& entry : parameters_->entries()) {
-    if (entry.spec->frozen) continue;
+    if (entry.spec->frozen || entry.spec->counts_tokens) continue;
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
     Lists& list = entry.local.of_experts ? experts : ordinary;
@@ -122,8 +130,9 @@ void Optimizer<P>::lay_out_sums() {
   for (Lists* list : {&ordinary, &experts})
     std::inclusive_scan(list->ends_of_sums.begin(), list->ends_of_sums.end(),
                         list->ends_of_sums.begin());
-  const std::vector<kernels::UpdateRange> updates = update_ranges(false);
-  const std::vector<kernels::UpdateRange> matrices = update_ranges(true);
+  const std::vector<kernels::UpdateRange> updates = update_ranges(Rule::config);
+  const std::vector<kernels::UpdateRange> matrices = update_ranges(Rule::matrices);
+  const std::vector<kernels::UpdateRange> balances = update_ranges(Rule::balance);
   const std::vector<double> factors = matrix_factors();
   const auto table_bytes = [](const std::vector<kernels::UpdateRange>& table) {
     return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdateRange)));
@@ -140,7 +149,7 @@ void Optimizer<P>::lay_out_sums() {
       list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) + aligned(of_experts * 8) +
           aligned(kernels::status_size * 8) + aligned(kernels::control_size * 8) + 2 * aligned(8) +
           aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) + table_bytes(updates) +
-          table_bytes(matrices) + aligned(std::ssize(factors) * 8));
+          table_bytes(matrices) + table_bytes(balances) + aligned(std::ssize(factors) * 8));
   sums_ = scalars_.take<double>(sums);
   expert_sums_ = scalars_.take<double>(of_experts);
   status_ = scalars_.take<double>(kernels::status_size);
@@ -182,6 +191,7 @@ void Optimizer<P>::lay_out_sums() {
   };
   parts_ = take_table(updates);
   matrix_parts_ = take_table(matrices);
+  balance_parts_ = take_table(balances);
   factors_ = scalars_.take<double>(std::ssize(factors));
   copy_to_device<double>(exec, factors_, factors);
   fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
@@ -243,7 +253,7 @@ void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
   const auto& entries = parameters_->entries();
   const auto last = std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& entry) {
     return entry.local.stage == parameters_->shard().last_stage() && !entry.local.copy &&
-           entry.local.elements() > 0 && !entry.spec->frozen;
+           entry.local.elements() > 0 && !entry.spec->frozen && !entry.spec->counts_tokens;
   });
   // If the last stage is frozen, gradients of earlier stages show a loss that is not finite.
   if (last == entries.rend()) return;
@@ -393,6 +403,10 @@ void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double
       muon(exec, learning_rate);
       break;
   }
+  if (balance_parts_.chunks > 0)
+    kernels::balance_update<Master>(exec, all_updated(), parameters_->all_gradients(),
+                                    architecture_.model.experts.bias_rate, control_,
+                                    balance_parts_);
   round_weights(exec);
 }
 
@@ -407,7 +421,7 @@ View1<typename P::Master> Optimizer<P>::all_updated() const {
 template <class P>
 void Optimizer<P>::round_weights(const Exec& exec) const {
   if constexpr (has_masters) {
-    for (const kernels::UpdateRanges& parts : {parts_, matrix_parts_})
+    for (const kernels::UpdateRanges& parts : {parts_, matrix_parts_, balance_parts_})
       kernels::round_weights<typename P::Compute, Master>(exec, parameters_->all_weights(),
                                                           masters_, parts);
   }

@@ -270,7 +270,9 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const bool saves_maxima =
       config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0;
   Bytes most = 0;
-  for (std::size_t r = 0; r < owned.size(); ++r) {
+  const auto apart = static_cast<std::size_t>(shard.expert_size);
+  // Every `apart`-th replica has this shard's experts.
+  for (auto r = static_cast<std::size_t>(shard.expert_rank); r < owned.size(); r += apart) {
     const Bytes maxima = saves_maxima && r == 0
                              ? architecture::saved_bytes(architecture::fp8_tensors(architecture) *
                                                          config.precision.fp8_history * 4)

@@ -24,13 +24,23 @@ namespace {
 using architecture::Shard;
 
 /// A shard of four stages: the embedding, one layer, the other layers, and the head.
-Shard parted(const architecture::Architecture& a, int tensor, int tensor_rank) {
+Shard parted(const architecture::Architecture& a, const deck::ParallelConfig& parallel,
+             int tensor_rank) {
   const std::int64_t layers = a.model.layers;
   Shard shard;
   shard.stage_layers = {{0, 0}, {0, 1}, {1, layers - 1}, {layers, 0}};
-  shard.tensor_size = tensor;
+  shard.tensor_size = static_cast<int>(parallel.tensor);
   shard.tensor_rank = tensor_rank;
+  shard.expert_size = static_cast<int>(parallel.expert);
   return shard;
+}
+
+/// Elements of a rank's experts, if replicas divide them.
+std::int64_t experts_of(const architecture::Architecture& a, const Shard& shard) {
+  std::int64_t elements = 0;
+  for (const architecture::RankArray& array : architecture::rank_arrays(a, shard))
+    if (array.of_experts && !array.frozen) elements += aligned_elements(array.elements());
+  return elements;
 }
 
 architecture::Placement placed(const architecture::Architecture& a, const Shard& shard) {
@@ -76,18 +86,20 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
 
 /// Every array begins at a multiple of 32 elements, so that the size of an arena is the sum of the
 /// sizes of its parts.
-const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(int tensor) {
-  const auto [found, is_new] = models_.try_emplace(tensor);
+const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(
+    const deck::ParallelConfig& parallel) {
+  const auto [found, is_new] = models_.try_emplace({parallel.tensor, parallel.expert});
   ModelParts& parts = found->second;
   if (!is_new) return parts;
-  for (const int rank : tensor_ranks_.at(tensor)) {
-    Shard shard = parted(architecture_, tensor, rank);
+  for (const int rank : tensor_ranks_.at(static_cast<int>(parallel.tensor))) {
+    Shard shard = parted(architecture_, parallel, rank);
     const auto elements = [&](std::vector<Stage> stages) {
       shard.stages = std::move(stages);
       return placed(architecture_, shard);
     };
     parts.embedding = std::max(parts.embedding, elements({0}).elements);
     parts.layer = std::max(parts.layer, elements({1}).elements);
+    parts.experts = std::max(parts.experts, experts_of(architecture_, shard));
     parts.head = std::max(parts.head, elements({3}).elements);
     const architecture::Placement ends = elements({0, 3});
     parts.ends = std::max(parts.ends, ends.elements);
@@ -130,10 +142,10 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
 const ActivationSizes& MemoryEstimate::activations_of(const deck::Config& config, bool split) {
   const deck::ParallelConfig& p = config.parallel;
   const auto [found, is_new] =
-      activations_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel,
-                                split, architecture::head_gradient(p)});
+      activations_.try_emplace({p.tensor, p.expert, config.batch.micro, p.recompute,
+                                p.sequence_parallel, split, architecture::head_gradient(p)});
   if (!is_new) return found->second;
-  Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
+  Shard shard = parted(architecture_, p, 0);
   for (const int rank : tensor_ranks_.at(static_cast<int>(p.tensor))) {
     shard.tensor_rank = rank;
     found->second =
@@ -181,11 +193,12 @@ MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& con
 const MemoryEstimate::DividedParts& MemoryEstimate::divided_parts(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
   const architecture::Division division = architecture::division_of(config);
-  const auto [found, is_new] = divided_.try_emplace(
-      {p.tensor, p.shard_ranks(), division.weights, division.gradients, p.sequence_parallel});
+  const auto [found, is_new] =
+      divided_.try_emplace({p.tensor, p.expert, p.shard_ranks(), division.weights,
+                            division.gradients, p.sequence_parallel});
   if (!is_new) return found->second;
   // Rank 0 has the largest parts, unless tensor ranks share heads.
-  Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
+  Shard shard = parted(architecture_, p, 0);
   const auto of = [&](std::vector<Stage> stages) {
     shard.stages = std::move(stages);
     return divided_part(config, shard);
@@ -227,10 +240,11 @@ void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank
   const auto [found, is_new] = exact_.try_emplace(
       {p.tensor, p.pipeline, p.chunks, static_cast<std::int64_t>(p.stage_map().placement), p.data,
        p.shard_ranks(), division.gradients ? 1 : 0, division.weights ? 1 : 0,
-       p.sequence_parallel ? 1 : 0, rank.number});
+       p.sequence_parallel ? 1 : 0, rank.number, p.expert});
   if (is_new) {
     Shard shard = rank.shard;
     shard.tensor_size = static_cast<int>(p.tensor);
+    shard.expert_size = static_cast<int>(p.expert);
     found->second = arena_parts(config, architecture_, shard, machine_);
   }
   elements.arenas = found->second;
@@ -240,13 +254,15 @@ void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank
 MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& config,
                                                          const Rank& rank) {
   const deck::ParallelConfig& p = config.parallel;
-  const ModelParts& parts = model_parts(static_cast<int>(p.tensor));
+  const ModelParts& parts = model_parts(p);
   RankElements all;
   ArenaSizes& arenas = all.arenas;
-  std::int64_t trained = 0;
+  std::int64_t trained = 0, experts = 0;  // experts: of the trained elements
   if (ranks_differ_) {
     Shard shard = rank.shard;
     shard.tensor_size = static_cast<int>(p.tensor);
+    shard.expert_size = static_cast<int>(p.expert);
+    if (p.expert > 1) experts = experts_of(architecture_, shard);
     const architecture::Placement placement = placed(architecture_, shard);
     arenas.elements = placement.elements;
     arenas.gradient_elements = placement.gradient_elements;
@@ -258,6 +274,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
     if (last && !first) arenas.elements += parts.head;
     arenas.gradient_elements = arenas.elements + (first && last ? parts.ends_tied : 0);
     trained = arenas.elements;
+    experts = rank.layers * parts.experts;
   }
   all.whole = arenas.elements;
   all.summed = arenas.gradient_elements;
@@ -267,14 +284,15 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
     // buckets.
     const std::int64_t bucket =
         std::max<std::int64_t>(norm_block, p.bucket_bytes / sizes_.accumulate());
-    const std::int64_t buckets = trained / bucket + 3 * p.chunks + 2;
-    arenas.state_elements =
-        std::min(trained, part_of(trained, p.shard_ranks()) + buckets * norm_block);
+    const std::int64_t buckets = trained / bucket + (p.expert > 1 ? 4 : 3) * p.chunks + 2;
+    const std::int64_t own =
+        part_of(trained - experts, p.shard_ranks()) + part_of(experts, p.shard_ranks() / p.expert);
+    arenas.state_elements = std::min(trained, own + buckets * norm_block);
   }
   arenas.second_elements = arenas.state_elements;
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   if (muon) {
-    Shard layer = parted(architecture_, static_cast<int>(p.tensor), 0);
+    Shard layer = parted(architecture_, p, 0);
     layer.stages = {1};
     const architecture::MatrixRounds rounds(architecture_, layer,
                                             architecture::rank_arrays(architecture_, layer),
@@ -340,7 +358,7 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
   const auto tensor = static_cast<int>(p.tensor);
   if (!tensor_ranks_.contains(tensor))
     tensor_ranks_[tensor] =
-        different_tensor_ranks(config, architecture_, parted(architecture_, tensor, 0), machine_);
+        different_tensor_ranks(config, architecture_, parted(architecture_, p, 0), machine_);
   const schedule::ProgramLayout layout{
       static_cast<int>(p.pipeline),
       static_cast<int>(config.micro_batches()),

@@ -38,12 +38,12 @@ class TimeEstimate {
   StepCosts costs(const deck::Config& config) {
     const deck::ParallelConfig& p = config.parallel;
     const bool split = p.splits_backward();
-    const auto [found, is_new] =
-        parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split,
-                            architecture::head_gradient(p)});
+    const auto [found, is_new] = parts_.try_emplace(
+        {p.tensor, p.expert, p.expert > 1 ? p.data : 1, config.batch.micro, p.recompute,
+         p.sequence_parallel, split, architecture::head_gradient(p)});
     if (is_new) found->second = part_times(config, architecture_, split, machine_);
     const auto [sizes, unknown] =
-        sizes_.try_emplace({p.tensor, p.pipeline, p.chunks, p.stage_map().placement});
+        sizes_.try_emplace({p.tensor, p.expert, p.pipeline, p.chunks, p.stage_map().placement});
     if (unknown) sizes->second = stage_sizes(config, architecture_);
     return step_costs(config, architecture_, found->second, sizes->second, machine_);
   }
@@ -51,10 +51,11 @@ class TimeEstimate {
  private:
   const Architecture& architecture_;
   const Machine& machine_;
-  using Parts =
-      std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
+  /// The places of the ranks that exchange tokens depend on the data axis.
+  using Parts = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, Recompute, bool,
+                           bool, architecture::HeadGradient>;
   std::map<Parts, BlockTimes> parts_;
-  using Stages = std::tuple<std::int64_t, std::int64_t, std::int64_t, StagePlacement>;
+  using Stages = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, StagePlacement>;
   std::map<Stages, StageSizes> sizes_;
 };
 
@@ -141,6 +142,13 @@ class LayoutSearch {
 
   void expect_some() const {
     if (!estimated_.empty()) return;
+    if (too_large_ == 0) {
+      std::vector<std::string> reasons;
+      for (const Rejection& rejection : result_.rejected) reasons.push_back(rejection.reason);
+      throw UsageError(text("no layout of ", deck_.file_name, " can use ", ranks_,
+                            ranks_ == 1 ? " rank" : " ranks", ": ", join(reasons, "; "),
+                            "; fix fewer keys, or use another number of ranks"));
+    }
     const Layout& l = smallest_.layout;
     throw UsageError(
         text("no layout of ", deck_.file_name, " fits into ", human_bytes(limit_.bytes),
@@ -148,7 +156,8 @@ class LayoutSearch {
              human_bytes(smallest_.bytes), ", with tensor ", l.tensor, ", pipeline ", l.pipeline,
              ", data ", l.data, ", micro ", l.micro, ", recompute ", name_of(l.recompute),
              l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)),
-             l.shard_group == 0 ? "" : text(", shard_group ", l.shard_group), "; ", remedy()));
+             l.shard_group == 0 ? "" : text(", shard_group ", l.shard_group),
+             l.expert == 1 ? "" : text(", expert ", l.expert), "; ", remedy()));
   }
 
   std::string remedy() const {

@@ -8,6 +8,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/model_checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/plan/network_time.hpp>
 
 #include <algorithm>
@@ -37,13 +38,14 @@ void Layout::set(deck::Config& config) const {
   p.sequence_parallel = sequence_parallel;
   p.shard = shard;
   p.shard_group = shard_group;
+  p.expert = expert;
   config.batch.micro = micro;
 }
 
 Layout layout_of(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
   return {p.tensor,    p.pipeline,          p.data,  config.batch.micro, p.chunks, p.schedule,
-          p.recompute, p.sequence_parallel, p.shard, p.shard_group};
+          p.recompute, p.sequence_parallel, p.shard, p.shard_group,      p.expert};
 }
 
 bool alike_but_shard(const Layout& a, const Layout& b) {
@@ -79,6 +81,7 @@ SearchSpace::SearchSpace(const deck::Deck& deck, const architecture::Architectur
   sequence_parallel_ = choice("parallel", "sequence_parallel", p.sequence_parallel ? 1 : 0);
   shard_ = choice("parallel", "shard", static_cast<std::int64_t>(p.shard));
   shard_group_ = choice("parallel", "shard_group", p.shard_group);
+  expert_ = choice("parallel", "expert", p.expert);
 }
 
 SearchSpace::Choice SearchSpace::choice(const char* section, const char* name,
@@ -148,6 +151,19 @@ std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const
   return counts;
 }
 
+/// Numbers of replicas that can divide the experts, so that each rank has one.
+std::vector<std::int64_t> SearchSpace::expert_sizes(const Layout& axes) {
+  const deck::Config& c = deck_.config;
+  const std::int64_t number = c.model.experts.number;
+  if (!expert_.fixed && (number == 0 || !deck::may_divide_experts(c))) return {1};
+  std::vector<std::int64_t> sizes = deck::divisors(axes.data * c.parallel.context);
+  std::erase_if(sizes, [&](std::int64_t n) {
+    return !expert_.allows(n) || (n > 1 && n * axes.tensor > number);
+  });
+  if (sizes.empty()) reject("replicas or experts not divisible by expert");
+  return sizes;
+}
+
 std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   std::vector<Layout> all;
   Layout layout = axes;
@@ -197,10 +213,11 @@ void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
       continue;
     layout.shard = shard;
     layout.shard_group = shard_group_.fixed ? shard_group_.value : 0;
-    all.push_back(layout);
+    const auto fits = [&] { return layout.shard_group % layout.expert == 0; };
+    if (fits()) all.push_back(layout);
     if (shard != Sharding::weights || shard_group_.fixed) continue;
     layout.shard_group = replicas_on_node(layout);
-    if (layout.shard_group > 0) all.push_back(layout);
+    if (layout.shard_group > 0 && fits()) all.push_back(layout);
   }
 }
 
@@ -240,6 +257,7 @@ void SearchSpace::visit(const std::function<void(const Layout&)>& visit) {
       Layout layout{tensor, pipeline, ranks_ / (tensor * pipeline)};
       if (!has_axes(layout)) continue;
       const std::vector<Layout> scheduled = schedules(layout);
+      const std::vector<std::int64_t> experts = expert_sizes(layout);
       for (const std::int64_t micro : deck::divisors(batch_ / layout.data)) {
         if (!micro_.allows(micro)) continue;
         if (tensor > micro * sequence) {
@@ -261,7 +279,10 @@ void SearchSpace::visit(const std::function<void(const Layout&)>& visit) {
           }
           Layout with = one;
           with.micro = micro;
-          for (const Layout& last : options(with)) visit(last);
+          for (const std::int64_t expert : experts) {
+            with.expert = expert;
+            for (const Layout& last : options(with)) visit(last);
+          }
         }
       }
     }

@@ -236,7 +236,8 @@ class Counter {
     for (const RankArray& array : arrays_)
       if (array.of_experts == of_experts)
         for (const architecture::Piece& piece : array.pieces)
-          if (piece.counted && !array.frozen) blocks += divided_up(piece.elements(), norm_block);
+          if (piece.counted && !array.frozen && !architecture_.arrays[array.number].counts_tokens)
+            blocks += divided_up(piece.elements(), norm_block);
     return blocks;
   }
 

@@ -242,6 +242,68 @@ TEST_F(HuggingFaceCommands, ImportWithoutADeckPrintsTheModelSection) {
       << err();
 }
 
+/// Copies of the feed-forward parts, whose weights sum to 1, whatever the routers choose.
+TEST_F(HuggingFaceCommands, ExpertsBeginAsTheFeedForwardPartsOfTheOriginal) {
+  tokenize();
+  if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
+  for (const std::string family : {"llama", "mistral", "qwen3"}) {
+    SCOPED_TRACE(family);
+    const std::string first =
+        "deck.toml model.family=" + family + " model.window=0 model.dropout=0 model.head_size=8 ";
+    ASSERT_EQ(run("rm -rf run run2 run3 exported again"), 0);
+    ASSERT_EQ(run("trireme train " + first), 0) << err();
+    ASSERT_EQ(run("trireme export run exported"), 0) << err();
+    const std::string original = evaluated(first.substr(9) + " run.directory=run");
+    ASSERT_EQ(run("trireme import exported --experts 4"), 0) << err();
+    const std::string section = out();
+    EXPECT_NE(section.find(family == "qwen3" ? "\"qwen3_moe\"" : "\"mixtral\""), std::string::npos)
+        << section;
+    EXPECT_NE(section.find("\nnumber = 4\n"), std::string::npos) << section;
+    folder_.write("experts.toml", section + "\n[precision]\ncompute = \"fp64\"\n" +
+                                      read_file(folder_.file("rest.toml")));
+    const std::string with = " experts.toml run.directory=run2 run.steps=4 run.log_every=1 ";
+    ASSERT_EQ(run("trireme import exported" + with + "--experts 4"), 0) << err();
+    for (const char* active : {"1", "2", "4"}) {
+      ASSERT_EQ(run("trireme eval --as-deck --data tokens.h5" + with + "experts.active=" + active),
+                0)
+          << err();
+      const std::string said = out();
+      const auto line = [](const std::string& text) {
+        const auto at = text.find("\nloss ");
+        return text.substr(at, text.find('\n', at + 1) - at);
+      };
+      EXPECT_EQ(line(said), line(original)) << active;
+    }
+    ASSERT_EQ(run("trireme train" + with + "checkpoint.restart=latest"), 0) << err();
+    EXPECT_EQ(losses("run2").size(), 4u);
+    ASSERT_EQ(run("trireme export run2 again"), 0) << err();
+    EXPECT_EQ(run("trireme import again" + with + "run.directory=run3"), 0) << err();
+  }
+}
+
+TEST_F(HuggingFaceCommands, RejectExpertsThatWouldComputeSomethingElse) {
+  folder_.write("experts.toml",
+                "[model]\nfamily = \"mixtral\"\nlayers = 2\nhidden = 12\nheads = 3\n"
+                "sequence = 13\nvocabulary = 61\n" +
+                    read_file(folder_.file("rest.toml")));
+  EXPECT_EQ(run("trireme import golden --experts 4"), 2);
+  EXPECT_NE(
+      err().find("a gpt has no family with experts; --experts is for llama, mistral and qwen3"),
+      std::string::npos)
+      << err();
+  ASSERT_EQ(run("cp -r '" TRIREME_SOURCE_DIR "/tests/golden/llama_hugging_face/untied' dense"), 0);
+  const std::string import = "trireme import dense experts.toml --experts 8 ";
+  EXPECT_EQ(run(import + "experts.normalised=false"), 2);
+  EXPECT_NE(
+      err().find("normalised = false (command line): with --experts, a model computes at first "
+                 "what its original computes; choose normalised = true"),
+      std::string::npos)
+      << err();
+  EXPECT_EQ(run(import + "experts.feed_forward=20"), 2);
+  EXPECT_NE(err().find("each expert is a copy of [model] feed_forward"), std::string::npos)
+      << err();
+}
+
 TEST_F(HuggingFaceCommands, ReportADropoutThatDiffersFromTheDeck) {
   ASSERT_EQ(run("trireme import golden golden.toml model.dropout=0.2"), 0) << err();
   expect_output(folder_, "resid_pdrop = 0");

@@ -263,6 +263,65 @@ TEST(Checks, ShardGroupsMustBeEqual) {
   EXPECT_EQ(deck.config.parallel.shard_ranks(), 3);
 }
 
+TEST(Checks, EachRankNeedsAnExpert) {
+  EXPECT_NO_THROW(parse_deck(example, "a.toml",
+                             {"model.family=mixtral", "experts.number=6", "parallel.expert=6"}));
+  expect_contains(
+      mistakes_of(example, {"model.family=mixtral", "experts.number=6", "parallel.expert=4",
+                            "parallel.tensor=2"}),
+      "[parallel] expert = 4 (command line) · [parallel] tensor = 2 (command line) = 8 ranks, but "
+      "[experts] number = 6 (command line): each rank needs an expert; choose an expert of at most "
+      "3");
+  expect_contains(
+      mistakes_of(example, {"parallel.expert=2"}),
+      "[parallel] expert = 2 (command line) divides experts, but the deck has [experts] "
+      "number = 0 (default); choose expert = 1, or set number");
+}
+
+TEST(Checks, DividedExpertsExcludeComparisonsOfReplicas) {
+  const auto mistakes = [](const char* key) {
+    return mistakes_of(example, {"model.family=mixtral", "parallel.expert=2", key});
+  };
+  const std::string expert = "[parallel] expert = 2 (command line) cannot be combined with ";
+  expect_contains(mistakes("parallel.strategy=server"),
+                  expert +
+                      "[parallel] strategy = \"server\" (command line), whose workers do not "
+                      "wait for one another; choose strategy = \"all_reduce\", or expert = 1");
+  expect_contains(mistakes("run.audit_every=5"),
+                  expert +
+                      "[run] audit_every = 5 (command line), which compares whole replicas; "
+                      "choose audit_every = 0, or expert = 1");
+  expect_contains(mistakes("run.gradient_noise_scale=true"),
+                  expert +
+                      "[run] gradient_noise_scale = true (command line), which needs whole "
+                      "gradients of each replica; choose gradient_noise_scale = false, or "
+                      "expert = 1");
+}
+
+TEST(Checks, GroupsOfExpertsMustBeEqual) {
+  const auto mistake = [](std::vector<std::string> overrides, std::int64_t ranks) {
+    overrides.insert(overrides.end(), {"model.family=mixtral", "batch.global=24", "batch.micro=1"});
+    Deck deck = parse_deck(example, "a.toml", overrides);
+    try {
+      resolve_parallel(deck, ranks);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(mistake({"parallel.expert=4"}, 8), "");
+  EXPECT_EQ(mistake({"parallel.expert=4", "parallel.context=2"}, 8), "");
+  expect_contains(mistake({"parallel.expert=3"}, 8),
+                  "[parallel] expert = 3 (command line) does not divide the 8 replicas of "
+                  "[parallel] data = 8 (from the number of ranks); choose an expert of 1, 2, 4 or "
+                  "8");
+  expect_contains(
+      mistake({"parallel.expert=4", "parallel.shard=optimizer", "parallel.shard_group=2"}, 8),
+      "[parallel] expert = 4 (command line) does not divide [parallel] shard_group = 2 (command "
+      "line), so that ranks with the same state would have different experts; choose an expert of "
+      "1 or 2, or a shard_group that is a multiple of 4");
+}
+
 TEST(Checks, OrderMustNameAxes) {
   expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
                   "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "

@@ -130,7 +130,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     for (const Key& key : keys()) key.store(deck.config, some_value(key, random));
     deck.config.model.adapter.kind = AdapterKind::none;  // targets must fit the model
     ParallelConfig& p = deck.config.parallel;
-    p.tensor = p.context = p.pipeline = 1;
+    p.tensor = p.context = p.pipeline = p.expert = 1;
     p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
     p.placement = StagePlacement::automatic;
     p.order = random() % 2 == 0 ? "" : "data, tensor";
@@ -169,6 +169,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     if (e.number % 3 == 0 && e.number > 3 && e.active <= e.number / 3 * 2) e.groups = 3;
     if (e.groups == 3) e.active_groups = 2;
     if (e.score == ExpertScore::sigmoid) e.z_weight = 0;
+    e.bias_rate = 0;
     if (!e.present()) e = {.feed_forward = m.feed_forward};
     if (e.present() && m.biases == Biases::all) m.biases = Biases::none;
     if (m.rope_scaling != RotaryScalingKind::none) {

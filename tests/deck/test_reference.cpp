@@ -81,7 +81,7 @@ TEST(Table, RecordsWhichKeysChangeResults) {
   std::set<std::string> training{"model.dropout",        "adapter.dropout",
                                  "precision.loss_scale", "precision.loss_scale_interval",
                                  "experts.balance",      "experts.balance_weight",
-                                 "experts.z_weight"};
+                                 "experts.z_weight",     "experts.bias_rate"};
   std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
   std::set<std::string> function{"experts.active", "experts.normalised", "experts.scale",
                                  "experts.groups", "experts.active_groups"};

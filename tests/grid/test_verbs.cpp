@@ -144,6 +144,37 @@ TEST_P(Verbs, ReduceScatterGivesEachRankItsPart) {
   }
 }
 
+/// Rank a sends count(a, b) elements to rank b; some ranks send nothing to some others.
+TEST_P(Verbs, AllToAllExchangesUnevenParts) {
+  const auto world = communicator(GetParam());
+  const int ranks = world->size(), rank = world->rank();
+  for (const std::int64_t unit : {0, 3, 30'000}) {
+    const auto count = [&](int from, int to) {
+      return (from + 2 * to) % 3 == 1 ? 0 : unit * (1 + (from + to) % 2) + from;
+    };
+    Counts sent, received;
+    std::vector<float> given, expected;
+    for (int r = 0; r < ranks; ++r) {
+      sent.push_back(count(rank, r));
+      received.push_back(count(r, rank));
+      for (std::int64_t i = 0; i < count(rank, r); ++i)
+        given.push_back(static_cast<float>(10000 * rank + 1000 * r + i % 1000));
+      for (std::int64_t i = 0; i < count(r, rank); ++i)
+        expected.push_back(static_cast<float>(10000 * r + 1000 * rank + i % 1000));
+    }
+    Arena arena("test", 4 * (total(sent) + total(received) + 100));
+    const auto mine = arena.take<float>(total(sent)), all = arena.take<float>(total(received));
+    set_values(mine, given);
+    set_values(all, std::vector<float>(expected.size(), -1));
+    world->all_to_all<float>(Exec(), all, received, mine, sent, "test");
+    EXPECT_EQ(values_of(all), expected) << unit;
+    EXPECT_EQ(values_of(mine), given) << unit;
+    Counts numbers(sent.size());
+    world->all_to_all(numbers, sent, "numbers on hosts");
+    EXPECT_EQ(numbers, received);
+  }
+}
+
 TEST_P(Verbs, SumsFollowRankOrderForAnyLength) {
   const auto world = communicator(GetParam());
   const std::int64_t n = 100'003;
@@ -261,12 +292,14 @@ TEST(Traffic, CountsThePayloadOfEveryVerb) {
   Arena arena("test", 8192);
   const auto x = arena.take<double>(100);
   const auto all = arena.take<double>(10 * world->size());
+  const auto others = arena.take<double>(10 * world->size());
   const View1<double> mine(all.data() + 10 * world->rank(), 10);
   const Counts counts(static_cast<std::size_t>(world->size()), 10);
   const auto once = [&] {
     world->all_reduce(Exec(), x, Reduction::sum, "test");
     world->all_gather(Exec(), all, mine, counts, "test");
     world->reduce_scatter(Exec(), mine, all, counts, "test");
+    world->all_to_all<double>(Exec(), others, counts, all, counts, "test");
     world->broadcast(Exec(), x, 0, "test");
     Request in = world->start_receive(Exec(), x, world->rank(), 1);
     Request out = world->start_send(Exec(), mine, world->rank(), 1);
@@ -282,9 +315,11 @@ TEST(Traffic, CountsThePayloadOfEveryVerb) {
             (Traffic{operations, operations * 80 * world->size()}));
   EXPECT_EQ(world->traffic(Verb::reduce_scatter),
             (Traffic{operations, operations * 80 * world->size()}));
+  EXPECT_EQ(world->traffic(Verb::all_to_all),
+            (Traffic{operations, operations * 80 * world->size()}));
   EXPECT_EQ(world->traffic(Verb::broadcast), (Traffic{operations, operations * 800}));
   EXPECT_EQ(world->traffic(Verb::send), (Traffic{2, 160}));
-  EXPECT_EQ(world->traffic().operations, 4 * operations + 2);
+  EXPECT_EQ(world->traffic().operations, 5 * operations + 2);
   world->reset_traffic();
   EXPECT_EQ(world->traffic(), Traffic());
 }
@@ -311,6 +346,8 @@ TEST(Communicator, RejectsInvalidCounts) {
   EXPECT_THROW(world->all_gather(Exec(), all, all, few, "test"), Error);
   const Counts wrong(static_cast<std::size_t>(world->size()), 11);
   EXPECT_THROW(world->reduce_scatter(Exec(), all, all, wrong, "test"), Error);
+  EXPECT_THROW(world->all_to_all<float>(Exec(), all, wrong, all, wrong, "test"), Error);
+  EXPECT_THROW(world->all_to_all<float>(Exec(), all, few, all, few, "test"), Error);
   EXPECT_THROW(world->start_send(Exec(), all, world->size(), 0), Error);
   EXPECT_THROW(world->start_send(Exec(), all, 0, world->channels()), Error);
   EXPECT_THROW(message_count(std::int64_t{1} << 31), Error);

@@ -64,6 +64,9 @@ TEST_P(Witnesses, SeeInputsAndResultsOfEachVerb) {
   expect("all_gather", 5, 5 * n);
   world->reduce_scatter(Exec(), mine, all, counts, "test");
   expect("reduce_scatter", 5 * n, 5 * n);
+  const auto others = arena.take<double>(n);
+  world->all_to_all<double>(Exec(), others, counts, all, counts, "test");
+  expect("all_to_all", 5 * (2 * n - 1), 5 * (2 * n - 1));
   world->broadcast(Exec(), x, 0, "not shown");
   if (n > 1) {
     const View1<double> one(x.data(), 1);

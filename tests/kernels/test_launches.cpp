@@ -6,6 +6,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/expert_copies.hpp>
 #include <trireme/kernels/experts.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
@@ -185,6 +186,10 @@ std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
            [=](const Handle& e) {
              order_routes<A>(e, order, bounds, routes, {0, 2});
            }},
+          {"list_copies",
+           [=](const Handle& e) {
+             list_copies<A>(e, order, bounds, routes, {2, 2, 1, 0});
+           }},
           {"pick_routed", [=](const Handle& e) { pick_routed<T>(e, a, b, order, 1); }},
           {"add_routed", [=](const Handle& e) { add_routed<T>(e, gradient, a, order, 1); }},
           {"weigh_routed", [=](const Handle& e) { weigh_routed<T>(e, a, routes, order); }},
@@ -270,6 +275,8 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"mark_non_finite", [=](const Handle& e) { mark_non_finite<T>(e, a, one); }},
       {"adamw_update", [=](const Handle& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, control); }},
       {"sgd_update", [=](const Handle& e) { sgd_update<T>(e, a, m, b, Sgd{}, control); }},
+      {"balance_update",
+       [=](const Handle& e) { balance_update<T>(e, a, b, 0.1, control, whole_update(4)); }},
       {"lamb_direction",
        [=](const Handle& e) { lamb_direction<T>(e, a, m, v, b, AdamW{}, control); }},
       {"trust_ratios", [=](const Handle& e) { trust_ratios(e, one, one, one, 1); }},

@@ -159,6 +159,41 @@ TYPED_TEST(UpdateRanges, LambMatchesSingleArraysBitForBit) {
 }
 
 /// Masters are at the places of updated weights, the model's weights at those of rounded ones.
+/// Three layers of 1, 5 and 4096 experts; a skipped step changes nothing.
+TYPED_TEST(UpdateRanges, BalanceMovesEachExpertTowardsTheMean) {
+  using T = TypeParam;
+  std::vector<UpdateRange> ranges;
+  std::vector<double> counts, weights, expected;
+  for (const std::int64_t n : {1, 5, 4096}) {
+    UpdateRange& range = ranges.emplace_back();
+    range.first_chunk = std::ssize(ranges) - 1;
+    range.elements = n;
+    range.weight = std::ssize(weights);
+    range.gradient = std::ssize(counts) + 3;
+    counts.insert(counts.end(), 3, 1000);  // not of these layers
+    double mean = 0;
+    for (std::int64_t e = 0; e < n; ++e) {
+      counts.push_back(static_cast<double>(e % 5 * (e % 3)));
+      mean += counts.back() / static_cast<double>(n);
+    }
+    for (std::int64_t e = 0; e < n; ++e) {
+      const double count = counts[counts.size() - at(n) + at(e)];
+      weights.push_back(0.5);
+      const bool equal = std::abs(count - mean) < 1e-9;
+      expected.push_back(0.5 + (equal ? 0 : count < mean ? 0.125 : -0.125));
+    }
+  }
+  const DeviceArray<UpdateRange> table(ranges);
+  const kernels::UpdateRanges parts{table.flat(), std::ssize(ranges), {}};
+  for (const bool proceeds : {false, true}) {
+    const DeviceArray<T> w(weights), n(counts);
+    const DeviceArray<double> control(std::vector<double>{proceeds ? 1.0 : 0.0, 0.7, 0.1, 0.05});
+    balance_update<T>(Exec{}, w.flat(), n.flat(), 0.125, control.flat(), parts);
+    EXPECT_EQ(w.values(), DeviceArray<T>(proceeds ? expected : weights).values());
+    EXPECT_EQ(n.values(), DeviceArray<T>(counts).values());
+  }
+}
+
 TEST(RoundWeights, RoundsEveryPartAndKeepsTheGaps) {
   const Places places;
   const DeviceArray<UpdateRange> table(places.parts);

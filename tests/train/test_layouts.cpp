@@ -4,20 +4,6 @@
 namespace trireme::train {
 namespace {
 
-constexpr const char* five_experts = "experts.number=5 experts.feed_forward=24";
-constexpr const char* five_and_a_shared_expert =
-    "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17";
-constexpr const char* experts_and_windows =
-    "model.window=17 experts.number=5 experts.active=2 experts.feed_forward=24";
-constexpr const char* latent_and_groups =
-    "model.key_value_rank=12 model.query_rank=18 model.rotary_size=4 model.value_size=6 "
-    "experts.number=6 experts.active=2 experts.feed_forward=24 experts.groups=3 "
-    "experts.active_groups=2 experts.first_layer=1";
-/// Layers 1 and 3 of the model's 5 layers have experts.
-constexpr const char* experts_in_some_layers =
-    "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
-    "experts.first_layer=1 experts.every=2";
-
 TEST_F(Layouts, MatchOneRank) {
   expect_the_same_answer_of_layouts({Family::gpt}, 7);
 }

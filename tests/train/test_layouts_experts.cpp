@@ -73,6 +73,75 @@ TEST_F(ExpertLosses, DoNotDependOnTheLayout) {
     if (ranks == runtime().ranks()) expect_the_terms_of_one_rank(keys);
 }
 
+constexpr const char* changing_bias =
+    "experts.choice_bias=true experts.bias_rate=0.01 experts.score=sigmoid experts.z_weight=0";
+
+class ExpertBias : public Layouts {
+ protected:
+  static Layout changing(Layout layout) {
+    layout.family = Family::mixtral;
+    layout.property = text(five_experts, " ", changing_bias);
+    return layout;
+  }
+  /// The biases of the layers after steps, by name.
+  static std::map<std::string, std::vector<double>> biases(train::Engine& engine,
+                                                           grid::Communicator& world) {
+    auto arrays = whole_arrays(engine, world);
+    std::erase_if(arrays, [](const auto& array) {
+      return !array.first.ends_with(".experts.bias") || array.first.starts_with("optimizer.");
+    });
+    return arrays;
+  }
+};
+
+/// The number of tokens of the whole global batch decides, on every layout.
+TEST_F(ExpertBias, DoesNotDependOnTheLayout) {
+  using enum Recompute;
+  using enum OptimizerKind;
+  std::vector<Layout> layouts{{2, 1, 1, "1f1b", 1, false, true, none, Sharding::none, adamw},
+                              {2, 1, 1, "1f1b", 1, true, true, full, Sharding::none, lamb},
+                              {1, 2, 1, "zb-h1", 1, false, true, selective, Sharding::none, adamw},
+                              {1, 1, 2, "1f1b", 1, false, true, none, Sharding::weights, adamw},
+                              {1, 1, 2, "1f1b", 1, false, true, full, Sharding::optimizer, sgd},
+                              {1, 1, 3, "1f1b", 1, false, true, none, Sharding::gradients, adamw},
+                              {2, 1, 2, "1f1b", 1, true, true, none, Sharding::optimizer, adamw},
+                              {1, 2, 2, "gpipe", 1, false, true, none, Sharding::weights, adamw}};
+  for (Layout layout : {layouts[3], layouts[6], layouts[7]}) {
+    layout.more.emplace_back("parallel.expert=2");
+    layouts.push_back(layout);
+  }
+  layouts.push_back({});
+  layouts.back().context = 2;
+  for (Layout& layout : layouts) layout = changing(layout);
+  expect_the_answer_of_one_rank(
+      layouts, [&](const Layout& layout, grid::Communicator& world) { return run(layout, world); });
+}
+
+/// Equal tokens all choose the same experts: these are above the mean in every step. In bf16, the
+/// steps are smaller than the distance of numbers near the bias, which is kept in fp32.
+TEST_F(ExpertBias, MovesByTheRateTowardsEqualUse) {
+  const TemporaryFolder folder;
+  data::TokenFileWriter writer(folder.file("one_id.h5"), "bytes", 257);
+  writer.append(std::vector<std::int32_t>(3000, 'a'));
+  writer.end_document(writer.tokens());
+  writer.commit("test");
+  const data::TokenFile one_id(folder.file("one_id.h5"));
+  const Layout layout = changing({1, 1, runtime().ranks()});
+  for (const char* compute : {"fp64", "bf16"}) {
+    SCOPED_TRACE(compute);
+    std::vector<std::string> keys = layout.overrides();
+    keys.insert(keys.end(),
+                {text("precision.compute=", compute), "experts.bias_rate=0.0009765625",
+                 "optimizer.learning_rate=1e-9", "model.dropout=0"});  // the choices stay
+    Rig rig(small_config(12, 1, runtime().ranks(), keys), one_id);
+    rig.run(1, 2);
+    for (const auto& [name, values] : biases(*rig.engine, runtime().world())) {
+      EXPECT_EQ(std::ranges::count(values, -2 / 1024.0), 2) << name;
+      EXPECT_EQ(std::ranges::count(values, 2 / 1024.0), 3) << name;
+    }
+  }
+}
+
 TEST_F(ExpertLosses, HaveTheSameBitsWithEverySchedule) {
   if (runtime().ranks() != 3) GTEST_SKIP() << "needs 3 ranks";
   const Terms expected = terms_of(tokens_, runtime().world(), {"parallel.pipeline=3"});

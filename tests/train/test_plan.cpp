@@ -165,6 +165,45 @@ std::vector<PlanCase> plan_cases() {
        "optimizer.frozen=embedding,layers.0-1"}};
 }
 
+/// A tensor, pipeline and expert size, and a case of a model whose replicas divide the experts.
+std::vector<std::tuple<int, int, int, PlanCase>> expert_cases() {
+  using enum Sharding;
+  const auto with = [](const char* schedule, int chunks, const char* recompute, Sharding shard,
+                       const char* optimizer_kind, Family family, const char* compute,
+                       const char* property, int context = 1, bool one_pass = false) {
+    const int heads = family == Family::deepseek_v3 ? 6 : 3;
+    PlanCase c{schedule, chunks,         true,   true,  recompute,
+               shard,    optimizer_kind, family, heads, compute};
+    c.property = property;
+    c.context = context;
+    c.one_pass = one_pass;
+    return c;
+  };
+  constexpr const char* two = "parallel.expert=2 experts.number=5";
+  constexpr const char* latent =
+      "parallel.expert=2 model.head_size=8 model.key_value_rank=12 model.query_rank=18 "
+      "model.rotary_size=4 model.value_size=6 experts.number=6 experts.active=2 "
+      "experts.feed_forward=24 experts.groups=3 experts.active_groups=2 experts.first_layer=1";
+  return {
+      {1, 1, 2, with("1f1b", 1, "none", none, "adamw", Family::mixtral, "fp64", two)},
+      {1, 1, 2, with("1f1b", 1, "full", optimizer, "lamb", Family::gpt_oss, "bf16", two)},
+      {1, 1, 2, with("1f1b", 1, "selective", weights, "adamw", Family::mixtral, "bf16", two)},
+      {1, 1, 2, with("1f1b", 1, "none", gradients, "adamw", Family::mixtral, "fp64", two, 1, true)},
+      {1, 1, 2, with("1f1b", 1, "none", optimizer, "adamw", Family::mixtral, "fp64", two, 2)},
+      {1, 1, 3,
+       with("1f1b", 1, "none", optimizer, "adamw", Family::mixtral, "fp32",
+            "parallel.expert=3 experts.number=5")},
+      {1, 1, 4,
+       with("1f1b", 1, "selective", weights, "lamb", Family::mixtral, "fp64",
+            "parallel.expert=4 experts.number=5")},
+      {1, 1, 4,
+       with("1f1b", 1, "none", optimizer, "adamw", Family::mixtral, "fp64",
+            "parallel.expert=2 experts.number=5 parallel.shard_group=2")},
+      {2, 1, 2, with("1f1b", 1, "none", weights, "adamw", Family::mixtral, "bf16", two)},
+      {1, 2, 2, with("zb-h1", 1, "full", optimizer, "adamw", Family::deepseek_v3, "fp64", latent)},
+      {1, 2, 2, with("2bw", 1, "none", none, "adamw", Family::mixtral, "bf16", two)}};
+}
+
 class Plan : public ::testing::Test {
  protected:
   /// Calls `body` with every layout of these ranks, some options each. On four ranks, which have
@@ -198,6 +237,8 @@ class Plan : public ::testing::Test {
           c.context = context;
           with_layout(tensor, 1, c, body);
         }
+    for (const auto& [tensor, pipeline, expert, c] : expert_cases())
+      if (ranks % (tensor * pipeline * expert) == 0) with_layout(tensor, pipeline, c, body);
     for (PlanCase c :
          {PlanCase{"1f1b", 1, true, true, "none", optimizer, "lamb", Family::gpt, 3, "bf16"},
           PlanCase{"1f1b", 1, true, true, "none", gradients},
@@ -312,8 +353,11 @@ class Plan : public ::testing::Test {
     saving.checkpoint.every = 1;
     Bytes bytes = 0;
     for (const auto& slice : rig.engine->share()) bytes += architecture::saved_bytes(slice.bytes());
-    const auto most = rig.grid().replicas().all_reduce<std::int64_t>(
-        bytes, grid::Reduction::maximum, "bytes of a share");
+    // The plan is that of the replicas with the same experts.
+    grid::Communicator& same = rig.grid().with_same_experts(
+        rig.grid().replicas(), static_cast<int>(config.parallel.expert));
+    const auto most =
+        same.all_reduce<std::int64_t>(bytes, grid::Reduction::maximum, "bytes of a share");
     const auto architecture = architecture::describe(config.model);
     const auto at = rig.grid().coordinates();
     const auto shard = architecture::make_shard(architecture, config.parallel, at);
@@ -338,6 +382,14 @@ class Plan : public ::testing::Test {
     if (config.parallel.shard_group > 0)
       axes.emplace("shard group", &grid.shard_group(static_cast<int>(config.parallel.shard_group)));
     for (const auto& [name, part] : grid.parts_of_tensor_axis()) axes.emplace("shared", part.get());
+    if (const auto expert = static_cast<int>(config.parallel.expert); expert > 1) {
+      axes.emplace("experts", &grid.experts(expert));
+      axes.emplace("same experts", &grid.with_same_experts(grid.replicas(), expert));
+      if (config.parallel.shard_group > 0)
+        axes.emplace("shard group of experts",
+                     &grid.with_same_experts(
+                         grid.shard_group(static_cast<int>(config.parallel.shard_group)), expert));
+    }
     rig.engine->train_step(1, rig.samples);
     for (const auto& [name, communicator] : axes) communicator->reset_traffic();
     rig.engine->train_step(2, rig.samples);
@@ -349,11 +401,16 @@ class Plan : public ::testing::Test {
       sent[name].operations += communicator->traffic().operations;
       sent[name].bytes += communicator->traffic().bytes;
     }
-    for (const char* name : {"tensor", "context", "vocabulary", "pipeline", "shared", "data",
-                             "replicas", "shard group", "tied", "model"}) {
+    for (const char* name :
+         {"tensor", "context", "vocabulary", "pipeline", "shared", "data", "replicas",
+          "shard group", "same experts", "shard group of experts", "tied", "model"}) {
       EXPECT_EQ(sent[name].operations, planned[name].operations) << name;
       EXPECT_EQ(sent[name].bytes, planned[name].bytes) << name;
     }
+    // The bytes of exchanges depend on the choices of tokens: at most, and more than a quarter.
+    EXPECT_EQ(sent["experts"].operations, planned["experts"].operations);
+    EXPECT_LE(sent["experts"].bytes, planned["experts"].bytes);
+    EXPECT_GE(sent["experts"].bytes, planned["experts"].bytes / 4);
   }
 
   const plan::Machine machine_ = with_own_memory();

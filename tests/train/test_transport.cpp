@@ -84,7 +84,10 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
       {tensor, "parallel.sequence_parallel=true", "batch.global=4"},
       {tensor, "model.family=llama", "model.key_value_heads=2", "batch.global=4"},
       {context, "model.family=llama", "model.key_value_heads=1", "batch.global=4"},
-      {context, "model.family=bert", "model.vocabulary=261", "batch.global=4"}};
+      {context, "model.family=bert", "model.vocabulary=261", "batch.global=4"},
+      {"model.family=gpt_oss", "experts.number=5", text("parallel.expert=", ranks)},
+      {"model.family=mixtral", "experts.number=5", text("parallel.expert=", ranks),
+       "parallel.shard=weights", "precision.compute=bf16"}};
   if (ranks == 4)
     for (const Overrides& layout :
          std::vector<Overrides>{{"parallel.tensor=2", "parallel.pipeline=2"},
@@ -104,6 +107,10 @@ TEST_F(TransportTest, PlannedScratchFitsEverySumOfAStep) {
        std::vector<Overrides>{{"parallel.shard=optimizer"},
                               {"parallel.shard=weights", text("batch.global=", ranks)},
                               {"parallel.bucket_bytes=20000"},
+                              {"model.family=mixtral", "experts.number=5",
+                               "parallel.bucket_bytes=20000", text("parallel.expert=", ranks)},
+                              {"model.family=mixtral", "experts.number=5", "parallel.shard=weights",
+                               text("parallel.expert=", ranks == 4 ? 2 : 1)},
                               {text("parallel.tensor=", ranks)},
                               {text("parallel.context=", ranks), "model.family=bert",
                                "model.vocabulary=261", "parallel.bucket_bytes=20000"},

@@ -46,6 +46,9 @@ struct ArraySpec {
   bool frozen = false;
   bool adapter = false;   ///< whether the array belongs to an adapter
   bool constant = false;  ///< frozen in every training
+  /// The gradient is the number of tokens that chose each element's expert. It has no norm; the
+  /// optimizer changes the array by the rule of kernels::balance_update.
+  bool counts_tokens = false;
 
   std::int64_t elements() const {
     std::int64_t n = 1;

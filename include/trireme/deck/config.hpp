@@ -72,7 +72,8 @@ struct ExpertsConfig {
   double scale = 1;                ///< factor of the weights
   std::int64_t groups = 1;         ///< groups of neighbouring experts
   std::int64_t active_groups = 1;  ///< groups from which a token chooses
-  bool choice_bias = false;        ///< whether constants are added to the scores for the choice
+  bool choice_bias = false;        ///< whether a bias is added to the scores for the choice
+  double bias_rate = 0;            ///< change of this bias in a step; 0: it is constant
   std::int64_t shared_feed_forward = 0;  ///< inner width of the expert of all tokens; 0: none
   bool shared_gate = false;  ///< whether a sigmoid of each token scales the shared expert's result
 

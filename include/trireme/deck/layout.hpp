@@ -11,7 +11,7 @@
 namespace trireme::deck {
 
 /// The keys that make a layout: tensor, pipeline, data, schedule, chunks, sequence_parallel,
-/// recompute, shard and shard_group of [parallel], and batch.micro.
+/// recompute, shard, shard_group and expert of [parallel], and batch.micro.
 const std::vector<const Key*>& layout_keys();
 
 /// Whether layout = "auto" keeps the key's value because the deck sets it; parallel.data = 0 does

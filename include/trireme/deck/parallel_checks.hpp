@@ -16,6 +16,11 @@ std::vector<std::string> server_mistakes(const Deck& deck);
 /// micro if `data` is 0 (not yet known). [batch] global must be such a multiple already.
 std::string ramp_mistake(const Deck& deck, std::int64_t data);
 
+/// Whether the deck's keys other than those of the layout allow [parallel] expert > 1.
+bool may_divide_experts(const Config& config);
+/// Messages about [parallel] expert > 1. Each tensor rank of each replica needs an expert.
+std::vector<std::string> expert_axis_mistakes(const Deck& deck);
+
 /// Messages about keys that cannot be combined with the schedule 2bw.
 std::vector<std::string> overlap_mistakes(const Deck& deck);
 

@@ -52,11 +52,14 @@ Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConf
 /// values of type `dtype`. `state`: state of the run, at step 0. `adapter`: file of PEFT's
 /// adapters; null: the checkpoint has no adapters. Returns a line for each tensor with infinities
 /// or NaNs, which are an error unless `allow_nonfinite`. After an error, the directory has no new
-/// checkpoint.
+/// checkpoint. `original`: the folder's model, if the experts of `model` begin as copies of its
+/// feed-forward parts (upcycle.hpp); `seed` is that of the routers.
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
                                         const checkpoint::RunState& state,
                                         bool allow_nonfinite = false,
-                                        const SafetensorsFile* adapter = nullptr);
+                                        const SafetensorsFile* adapter = nullptr,
+                                        const deck::ModelConfig* original = nullptr,
+                                        std::uint64_t seed = 0);
 
 }  // namespace trireme::hugging_face

@@ -109,6 +109,14 @@ template <class Real>
 void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
                 const Sgd& sgd, View1<const double> control, const UpdateRanges& parts);
 
+/// weight += rate sign(mean − count), for ranges that each have the whole array of a layer: weights
+/// that balance the use of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2). `counts`:
+/// numbers of tokens per expert, in the place of gradients; `mean` is theirs. control
+/// [control_size]. Each range is at most one chunk.
+template <class Real>
+void balance_update(const Exec& exec, View1<Real> weight, View1<const Real> counts, double rate,
+                    View1<const double> control, const UpdateRanges& parts);
+
 /// The direction of a step of LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2): updates m and
 /// v as AdamW does, and replaces the gradient by the direction
 ///   gradient = m / (1 - beta1^u) / (sqrt(v) / sqrt(1 - beta2^u) + epsilon) + weight_decay weight.

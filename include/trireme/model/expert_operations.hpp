@@ -50,7 +50,8 @@ class ChoiceOperation final : public BlockOperation<P> {
   void add_losses(const PassArguments<P>& call, View2<Accumulate<T>> dlogits) const;
   /// Number of this rank's rows whose losses and choices count: 0 if another rank counts them.
   std::int64_t counted_rows(const PassArguments<P>& call) const;
-  /// Adds this rank's choices to the numbers of tokens of the layer's experts.
+  /// Adds this rank's choices to the numbers of tokens of the layer's experts, in a backward pass
+  /// also to the gradient of the bias.
   void add_counts(const PassArguments<P>& call) const;
   /// The choices of this replica's tokens.
   View2<Accumulate<T>> token_routes(const PassArguments<P>& call) const {
@@ -67,8 +68,9 @@ class ChoiceOperation final : public BlockOperation<P> {
   kernels::ExpertChoice choice_;
   kernels::ExpertParts parts_;
   mutable ExpertCopies copies_;
-  View1<T> bias_;       // [E], or empty
-  layout::Slice held_;  ///< experts of this rank
+  View1<T> bias_;                              // [E], or empty
+  View1<typename P::Gradient> bias_gradient_;  // [E], or empty
+  layout::Slice held_;                         ///< experts of this rank
   deck::ExpertsConfig experts_;
   std::int64_t sequence_;
   std::int64_t balance_sum_ = -1, z_sum_ = -1;  ///< in the objective's sums; −1: none

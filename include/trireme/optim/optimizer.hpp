@@ -172,8 +172,12 @@ class Optimizer {
   void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
-  /// Ranges that this rank updates: of Muon's hidden matrices, or of all other arrays.
-  std::vector<kernels::UpdateRange> update_ranges(bool matrices) const;
+  /// Rule that updates an array.
+  enum class Rule : std::uint8_t { config, matrices, balance };
+  Rule rule_of(const Entry& entry) const;
+  /// Ranges that this rank updates by a rule: the deck's, Muon's for hidden matrices, or the
+  /// balance of experts.
+  std::vector<kernels::UpdateRange> update_ranges(Rule rule) const;
   std::vector<double> matrix_factors() const;
   void lay_out_sums();
 
@@ -205,8 +209,9 @@ class Optimizer {
   View1<double> trust_sums_;                     // [norms · arrays · tensor ranks] like sums_
   View1<double> ratios_;                         // [arrays]
   kernels::UpdateRanges parts_;                  ///< blocks of the state, updated by one launch
-  kernels::UpdateRanges matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
-  View1<double> factors_;               // [arrays] factors of the learning rate; empty without Muon
+  kernels::UpdateRanges matrix_parts_;   ///< with Muon: hidden matrices, which are not in parts_
+  kernels::UpdateRanges balance_parts_;  ///< ArraySpec::counts_tokens, which are not in parts_
+  View1<double> factors_;  // [arrays] factors of the learning rate; empty without Muon
   std::optional<Muon<P>> muon_;
 };
 

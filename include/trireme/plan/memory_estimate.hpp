@@ -36,6 +36,7 @@ class MemoryEstimate {
     std::int64_t ends = 0;       ///< embedding and head on the same rank
     std::int64_t ends_tied = 0;  ///< second gradient of a tied table on such a rank
     std::int64_t table = 0;      ///< elements of a tied table
+    std::int64_t experts = 0;    ///< of the elements of a layer, experts that replicas divide
   };
   /// Elements of a part of the model, if replicas divide not only the optimizer's state.
   struct DividedPart {
@@ -62,7 +63,7 @@ class MemoryEstimate {
     std::int64_t layers = 0;
   };
 
-  const ModelParts& model_parts(int tensor);
+  const ModelParts& model_parts(const deck::ParallelConfig& parallel);
   const std::vector<Rank>& ranks_of(const deck::ParallelConfig& parallel);
   const ActivationSizes& activations_of(const deck::Config& config, bool split);
   const DividedParts& divided_parts(const deck::Config& config);
@@ -80,14 +81,16 @@ class MemoryEstimate {
   bool ranks_differ_;  ///< whether ranks differ by more than their number of layers
   TrainingSizes sizes_;
   bool grouped_;  ///< whether transfers use NCCL
-  std::map<int, ModelParts> models_;
+  std::map<std::pair<std::int64_t, std::int64_t>, ModelParts> models_;  ///< by tensor and expert
   std::map<int, std::vector<int>> tensor_ranks_;
   std::map<std::array<int, 3>, std::vector<Rank>> stages_;
-  /// Key: tensor ranks, ranks that divide state, the two flags of the division, sequence_parallel.
-  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool>, DividedParts> divided_;
+  /// Key: tensor ranks, replicas that divide the experts, ranks that divide state, the two flags of
+  /// the division, sequence_parallel.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>, DividedParts>
+      divided_;
   std::map<std::vector<std::int64_t>, ArenaSizes> exact_;
-  using Activations =
-      std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
+  using Activations = std::tuple<std::int64_t, std::int64_t, std::int64_t, Recompute, bool, bool,
+                                 architecture::HeadGradient>;
   std::map<Activations, ActivationSizes> activations_;
 };
 

@@ -23,6 +23,7 @@ struct Layout {
   bool sequence_parallel = false;
   Sharding shard = Sharding::none;
   std::int64_t shard_group = 0;
+  std::int64_t expert = 1;
 
   void set(deck::Config& config) const;
   bool operator==(const Layout&) const = default;
@@ -63,6 +64,7 @@ class SearchSpace {
   bool has_axes(const Layout& layout);
   std::vector<Layout> schedules(const Layout& axes);
   std::vector<std::int64_t> chunk_counts(std::int64_t pipeline) const;
+  std::vector<std::int64_t> expert_sizes(const Layout& axes);
   std::vector<Layout> options(const Layout& layout);
   void add_shards(const Layout& layout, std::vector<Layout>& all);
   bool pays(const Layout& layout, Sharding shard);
@@ -77,7 +79,7 @@ class SearchSpace {
   std::int64_t batch_;  ///< greatest common divisor of all sizes of the global batch
   double programs_;     ///< sum of all sizes of the global batch, divided by the last size
   Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
-      shard_, shard_group_;
+      shard_, shard_group_, expert_;
   std::vector<Rejection> rejected_;
 };
 

@@ -11,6 +11,7 @@
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/peft.hpp>
+#include <trireme/hugging_face/upcycle.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
 
@@ -29,6 +30,7 @@ struct ImportOptions {
   std::vector<std::string> overrides;
   bool allow_nonfinite = false;
   std::string adapter;
+  std::int64_t experts = 0;  ///< 0: the model as it is
 };
 
 /// The deck with its vocabulary resolved.
@@ -93,15 +95,20 @@ void run(const ImportOptions& options) {
               of_run ? text(". ", options.folder, " is a run's folder: `trireme export ",
                             options.folder, " NEW_FOLDER` makes one of its newest checkpoint")
                      : "");
-  const auto config =
+  const auto in_file =
       hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
+  auto config = options.experts > 0 ? hugging_face::upcycled(in_file, options.experts) : in_file;
   const hugging_face::TensorFolder weights(options.folder);
   if (options.deck.empty()) {
-    hugging_face::match(weights, *config.format, config.model);
+    hugging_face::match(weights, *in_file.format, in_file.model);
     say(hugging_face::model_toml(config));
     return;
   }
   const deck::Deck deck = read_deck(options);
+  if (options.experts > 0) {
+    hugging_face::expect_upcycled(deck);
+    config.model.experts.active = deck.config.model.experts.active;  // any number computes the same
+  }
   hugging_face::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
   std::optional<hugging_face::SafetensorsFile> adapter;
@@ -122,11 +129,14 @@ void run(const ImportOptions& options) {
   const std::string own = tokenizer_in(options.folder);
   identity.files.merge(
       hugging_face::files_to_keep(options.folder, own == tokenizer_of(deck)->name()));
+  if (options.experts > 0)  // an export describes the model with experts
+    identity.files.erase(hugging_face::name_in_checkpoint(hugging_face::model_config_name));
   const checkpoint::RunState state{
       0, 0, deck::resolved_toml(deck), "", identity.values, identity.files};
-  const auto lines =
-      hugging_face::import_weights(weights, deck.config.model, dtype, directory, state,
-                                   options.allow_nonfinite, adapter ? &*adapter : nullptr);
+  const auto lines = hugging_face::import_weights(
+      weights, deck.config.model, dtype, directory, state, options.allow_nonfinite,
+      adapter ? &*adapter : nullptr, options.experts > 0 ? &in_file.model : nullptr,
+      static_cast<std::uint64_t>(deck.config.run.seed));
   warn_of_other_tokenizer(options.folder, own, deck);
   for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
@@ -164,6 +174,12 @@ void add_import(CLI::App& app) {
                    "Folder with PEFT's adapter_config.json and adapter_model.safetensors, whose "
                    "low-rank adapters the deck's [adapter] describes")
       ->type_name("FOLDER");
+  command
+      ->add_option("--experts", options->experts,
+                   "Make this many experts in each layer of the deck with experts, which all begin "
+                   "as the layer's feed-forward part, with new routers (upcycling)")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{65536}))
+      ->type_name("NUMBER");
   command->add_flag("--allow-nonfinite", options->allow_nonfinite,
                     "Import numbers that are infinite or NaN, and name their tensors");
   command->footer(

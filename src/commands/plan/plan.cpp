@@ -70,6 +70,7 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   add("parallel.recompute", "none");
   add("parallel.shard", "none");
   add("parallel.shard_group", "0");
+  add("parallel.expert", "1");
   add("parallel.strategy", "all_reduce");
   add("parallel.servers", "1");
   add("parallel.staleness", "0");

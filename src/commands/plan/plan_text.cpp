@@ -28,7 +28,7 @@ std::string best_text(const PlanReport& report) {
     for (std::string& figure : figures(report, c)) row.push_back(std::move(figure));
     row.push_back(name_of_layout(c.layout));
     rows.push_back(std::move(row));
-    lines += text("\n  ", i + 1, "  ", overrides_of(c.layout));
+    lines += text("\n  ", i + 1, "  ", overrides_of(report, c.layout));
   }
   return columns(rows, 1, "  ", true) + "\n\noverrides" + lines;
 }
@@ -90,7 +90,7 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
   for (std::size_t i = 0; i < plan::causes; ++i)
     causes[std::string(name_of(static_cast<Cause>(i)))] = c.time.shares[i];
   const plan::Layout& l = c.layout;
-  return {{"overrides", overrides_of(l)},
+  return {{"overrides", overrides_of(report, l)},
           {"layout",
            {{"tensor", l.tensor},
             {"pipeline", l.pipeline},
@@ -101,7 +101,8 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
             {"recompute", name_of(l.recompute)},
             {"sequence_parallel", l.sequence_parallel},
             {"shard", name_of(l.shard)},
-            {"shard_group", l.shard_group}}},
+            {"shard_group", l.shard_group},
+            {"expert", l.expert}}},
           {"step_seconds", c.seconds()},
           {"simulated", c.simulated},
           {"estimated_seconds", c.estimate},
@@ -130,10 +131,12 @@ double PlanReport::utilization(const Candidate& c) const {
          (c.seconds() * static_cast<double>(ranks) * machine.peak(p.compute, p.tf32));
 }
 
-std::string overrides_of(const plan::Layout& layout) {
+std::string overrides_of(const PlanReport& report, const plan::Layout& layout) {
   deck::Deck deck;
   layout.set(deck.config);
-  return join(deck::layout_overrides(deck), " ");
+  std::vector<std::string> keys = deck::layout_overrides(deck);
+  if (!report.deck.config.model.experts.present()) std::erase(keys, "parallel.expert=1");
+  return join(keys, " ");
 }
 
 std::string name_of_layout(const plan::Layout& l) {
@@ -143,7 +146,8 @@ std::string name_of_layout(const plan::Layout& l) {
               l.recompute == Recompute::none ? "" : text(", recompute ", name_of(l.recompute)),
               l.sequence_parallel ? ", sequence parallel" : "",
               l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)),
-              l.shard_group == 0 ? "" : text(" in groups of ", l.shard_group));
+              l.shard_group == 0 ? "" : text(" in groups of ", l.shard_group),
+              l.expert == 1 ? "" : text(", experts of ", l.expert, " replicas"));
 }
 
 std::string plan_text(const PlanReport& report) {

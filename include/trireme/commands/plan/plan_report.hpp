@@ -29,8 +29,9 @@ struct PlanReport {
   double utilization(const plan::Candidate& c) const;
 };
 
-/// All keys of a layout as command-line overrides, separated by spaces.
-std::string overrides_of(const plan::Layout& layout);
+/// The keys of a layout as command-line overrides, separated by spaces; `expert` only for models
+/// with experts.
+std::string overrides_of(const PlanReport& report, const plan::Layout& layout);
 /// Name of a layout in tables: "data 6 · pipeline 64 · tensor 8, micro 1, 1f1b, recompute full".
 std::string name_of_layout(const plan::Layout& layout);
 
