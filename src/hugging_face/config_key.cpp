@@ -330,4 +330,13 @@ std::vector<std::string> unknown_members(const json& file, const std::vector<Con
   return names;
 }
 
+json member_of(const json& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && found != object.end() ? *found : json();
+}
+
+bool is_positive(const json& value) {
+  return value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
+}
+
 }  // namespace trireme::hugging_face

@@ -3,6 +3,7 @@
 
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/config_key.hpp>
+#include <trireme/hugging_face/expert_keys.hpp>
 #include <trireme/hugging_face/llama_keys.hpp>
 
 #include <algorithm>

@@ -62,6 +62,7 @@ struct Layout {
   bool sequence_parallel = false;
   std::string recompute;
   std::string shard;
+  std::int64_t expert = 0;         ///< replicas that divide the experts
   std::vector<std::string> fixed;  ///< full names of the layout keys that the deck sets
   std::string reason;
 
@@ -73,7 +74,8 @@ struct Layout {
       std::make_pair("micro_batch", &Layout::micro_batch),
       std::make_pair("sequence_parallel", &Layout::sequence_parallel),
       std::make_pair("recompute", &Layout::recompute), std::make_pair("shard", &Layout::shard),
-      std::make_pair("fixed", &Layout::fixed), std::make_pair("reason", &Layout::reason));
+      std::make_pair("expert", &Layout::expert), std::make_pair("fixed", &Layout::fixed),
+      std::make_pair("reason", &Layout::reason));
 };
 
 /// Hosts and libraries of the ranks.

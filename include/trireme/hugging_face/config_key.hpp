@@ -85,6 +85,12 @@ std::vector<std::string> unknown_members(const json& file, const std::vector<Con
 /// Whether a value is null, false, or an empty text, list or object.
 bool says_nothing(const json& value);
 
+/// A member of an object; null if there is none.
+json member_of(const json& object, const char* name);
+
+/// Whether a value is a finite number above 0.
+bool is_positive(const json& value);
+
 std::string lower_case(std::string word);
 
 }  // namespace trireme::hugging_face

@@ -3,9 +3,10 @@
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/config_key.hpp>
 
+#include <cstdint>
 #include <vector>
 
-/// Keys of config.json for rotary positions, for Gemma's classes and for mixtures of experts.
+/// Keys of config.json for rotary positions, for windows and for Gemma's classes.
 namespace trireme::hugging_face {
 
 /// Adds keys of rotary positions: rope_parameters, and rope_scaling and rope_theta of older files.
@@ -20,6 +21,10 @@ void add_rotary_keys_of_two_kinds(std::vector<ConfigKey>& keys);
 /// Reports members of rope_parameters and rope_scaling that Trireme does not support.
 void check_rotary(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 
+/// Adds keys of windows: the number of tokens that a token sees, including itself, and the layers
+/// with this limit. `otherwise`: default of the number of tokens.
+void add_windows(std::vector<ConfigKey>& keys, std::int64_t otherwise);
+
 /// Adds keys of GemmaForCausalLM: the form of GELU, and members with a fixed value.
 void add_gemma_keys(std::vector<ConfigKey>& keys);
 /// Adds keys of Gemma2ForCausalLM: the form of GELU, soft caps of attention scores and logits, the
@@ -28,27 +33,5 @@ void add_gemma2_keys(std::vector<ConfigKey>& keys);
 /// Adds keys of Gemma3ForCausalLM: the form of GELU, a soft cap of the logits, the scale of
 /// attention scores, and windows, by default in all layers except every sixth layer.
 void add_gemma3_keys(std::vector<ConfigKey>& keys);
-
-/// Adds keys of MixtralForCausalLM: the number of experts, and members with a fixed value. Call
-/// after intermediate_size has been added to `keys`: it is the inner width of an expert.
-void add_mixtral_keys(std::vector<ConfigKey>& keys);
-/// Like add_mixtral_keys, for OlmoeForCausalLM.
-void add_olmoe_keys(std::vector<ConfigKey>& keys);
-/// Adds keys of Qwen3MoeForCausalLM: the number of experts, their width, and the layers that have
-/// some. Call after num_hidden_layers has been added to `keys`.
-void add_qwen3_moe_keys(std::vector<ConfigKey>& keys);
-
-/// Adds keys of Qwen2MoeForCausalLM: those of add_qwen3_moe_keys, and of the shared expert.
-void add_qwen2_moe_keys(std::vector<ConfigKey>& keys);
-
-/// Adds keys of GptOssForCausalLM: those of add_mixtral_keys, the limit of the activation, and
-/// windows, by default in every other layer. Accepts MXFP4 in quantization_config.
-void add_gpt_oss_keys(std::vector<ConfigKey>& keys);
-/// Adds keys of DeepseekV3ForCausalLM: latent attention, with its own keys of the head size, and
-/// experts.
-void add_deepseek_v3_keys(std::vector<ConfigKey>& keys);
-
-/// Reports numbers of experts that contradict each other.
-void check_experts(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 
 }  // namespace trireme::hugging_face

@@ -42,9 +42,8 @@ struct TrafficRow {
 ///             of shared layers.
 ///   vocabulary  if it is shared: look-ups, the last stage's output, statistics and gradients
 ///             (Yeung et al. 2024, arXiv 2411.05288).
-///   experts   copies of tokens for experts of other replicas, and their results; sums of squares
-///   of
-///             the experts' gradients. A rank may send less: the choices of tokens are not known.
+///   experts   copies of tokens for experts of other replicas, and their results; at most these,
+///             because the choices of tokens are not known. Sums of squares of gradients.
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
 ///   data      gradients in buckets; with `shard` also weights and the norm's blocks
 ///             (Rajbhandari et al. 2020, arXiv 1910.02054).

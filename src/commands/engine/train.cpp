@@ -69,11 +69,12 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
                                former.empty() ? std::nullopt : std::optional(former)});
   if (!former.empty()) say("took the run's folders over from ", former);
   if (!deck.layout_reason.empty())
-    events::record(events::Layout{
-        c.parallel.data, c.parallel.pipeline, c.parallel.tensor, order_text(c.parallel),
-        std::string(name_of(c.parallel.schedule)), c.parallel.chunks, c.batch.micro,
-        c.parallel.sequence_parallel, std::string(name_of(c.parallel.recompute)),
-        std::string(name_of(c.parallel.shard)), deck::fixed_keys(deck), deck.layout_reason});
+    events::record(events::Layout{c.parallel.data, c.parallel.pipeline, c.parallel.tensor,
+                                  order_text(c.parallel), std::string(name_of(c.parallel.schedule)),
+                                  c.parallel.chunks, c.batch.micro, c.parallel.sequence_parallel,
+                                  std::string(name_of(c.parallel.recompute)),
+                                  std::string(name_of(c.parallel.shard)), c.parallel.expert,
+                                  deck::fixed_keys(deck), deck.layout_reason});
   const grid::Software software = runtime.software();
   events::Ranks ranks{{},          {}, software.kokkos, software.execution_space, software.threads,
                       software.mpi};

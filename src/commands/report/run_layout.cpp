@@ -74,6 +74,7 @@ std::string report_layout(const RunReport& report) {
   if (c.parallel.shard != Sharding::none) options += text(", shard ", name_of(c.parallel.shard));
   if (c.parallel.divides_state() && c.parallel.shard_group > 0)
     options += text(" in groups of ", c.parallel.shard_group);
+  if (c.parallel.expert > 1) options += text(", experts of ", c.parallel.expert, " replicas");
   if (c.parallel.offload != Offload::none)
     options += text(", offload ", name_of(c.parallel.offload));
   return text("<h2>Layout</h2>\n<dl class=\"facts\">\n", fact("Ranks", grid_text(c.parallel)),
