@@ -30,8 +30,9 @@ class Report : public testing::TrainingRuns {
   }
 
   /// A run's folder without training.
-  void write_run(const std::string& metrics) const {
-    ASSERT_EQ(run("mkdir -p run && trireme check --resolved deck.toml > run/deck.toml"), 0)
+  void write_run(const std::string& metrics, const std::string& keys = "") const {
+    ASSERT_EQ(
+        run("mkdir -p run && trireme check --resolved deck.toml " + keys + " > run/deck.toml"), 0)
         << err();
     folder_.write("run/metrics.jsonl", metrics);
   }
@@ -128,6 +129,23 @@ TEST_F(Report, ShowsTheLoadOfExperts) {
   write_run(line(1, "5.5"));
   ASSERT_EQ(run("trireme report run"), 0) << err();
   EXPECT_EQ(file("run/report.html").find("Load of experts"), std::string::npos);
+}
+
+TEST_F(Report, ShowsWhichLayersUseExpertsUnevenly) {
+  std::string lines;
+  for (const int step : {1, 2}) {
+    std::string one = line(step, "5.5");
+    one.insert(one.rfind('}'), text(", \"expert_loads\": [1.25, ", step, ".5]"));
+    lines += one;
+  }
+  write_run(lines,
+            "model.layers=3 experts.number=4 experts.active=1 experts.feed_forward=8 "
+            "experts.first_layer=1");
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  expect_on_page("Load of experts by layer");
+  expect_on_page("From 1.25 to 2.5, the largest in layer 2.");
+  expect_on_page("<title>step 2\nlayer 2 2.5\nlayer 1 1.25</title>");
 }
 
 TEST_F(Report, StaysBelowAMegabyteForManySteps) {

@@ -204,6 +204,46 @@ TEST(Chart, HasOnePicturePerIndependentAxis) {
     EXPECT_NE(page.find(part), std::string::npos) << part << " in:\n" << page;
 }
 
+/// Neighbours of a colour are one rectangle; cells with the smallest value have no colour.
+TEST(Chart, DrawsAHeatMap) {
+  const std::vector<Series> rows{{"layer 1", "first", {{1, 1}, {2, 1}, {3, 2}, {4, 2}}},
+                                 {"layer 3", "first", {{1, 3}, {2, 3}, {3, nan}, {4, 2}}}};
+  const std::vector<XAxis> axes{{.last = 4}};
+  const std::string page =
+      chart(rows, {.title = "Load", .unit = "layer", .rows = {"1", "3"}, .axes = axes});
+  for (const char* part :
+       {"<path class=\"cells\" fill-opacity=\"0.5\" "
+        "d=\"M625 500H1000V1000H625ZM875 0H1000V500H875Z\"/>",
+        "<path class=\"cells\" fill-opacity=\"1\" d=\"M0 0H625V500H0Z\"/>",
+        "<span style=\"top:75%\">1</span><span style=\"top:25%\">3</span>",
+        "aria-label=\"Load, layer, steps 0 to 4. From 1 to 3, the largest in layer 3.\"",
+        "<title>step 2\nlayer 3 3\nlayer 1 1</title>", "<title>step 3\nlayer 1 2</title>",
+        "<span>1 <span class=\"colours\"></span> 3</span>"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << " in:\n" << page;
+  EXPECT_EQ(occurrences(page, "class=\"cells\""), 2);
+  EXPECT_EQ(occurrences(page, "class=\"line"), 0);
+}
+
+/// 60 layers and 100,000 steps: names of some rows, 100 cells in each, values of three.
+TEST(Chart, DrawsAHeatMapOfManySteps) {
+  std::vector<Series> rows;
+  ChartOptions options{.title = "Load"};
+  for (int layer = 0; layer < 60; ++layer) {
+    options.rows.push_back(std::to_string(layer));
+    rows.push_back({"layer " + options.rows.back(), "first", {}});
+    for (int step = 1; step <= 100000; ++step)
+      rows.back().points.push_back(
+          {static_cast<double>(step), 1 + std::abs(std::sin(layer + step * 1e-3))});
+  }
+  const std::vector<XAxis> axes{{.last = 100000}};
+  options.axes = axes;
+  const std::string page = chart(rows, options);
+  EXPECT_LT(page.size(), 300000u);
+  EXPECT_EQ(occurrences(page, "<span style=\"top:"), 8);
+  EXPECT_EQ(occurrences(page, "<title>"), 100);
+  EXPECT_EQ(occurrences(page, "\nlayer "), 300);
+}
+
 TEST(Chart, DrawsTheMovingAverageOfANoisyCurve) {
   Series noisy{"loss", "first", {}, 0, true};
   for (int i = 1; i <= 200; ++i)

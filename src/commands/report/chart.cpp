@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <limits>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace trireme::commands {
 namespace {
@@ -21,6 +24,10 @@ constexpr std::size_t most_columns = 400;  // of a curve
 constexpr std::size_t most_hits = 100;     // strips that show values under the pointer
 constexpr std::size_t most_dots = 60;  // curves with at most this number of points show each point
 constexpr std::size_t most_marks = 240;
+constexpr std::size_t most_cells = 100;  // of a row of a heat map
+constexpr int colours = 16;              // of a heat map
+constexpr std::size_t most_named = 3;    // rows of a heat map that show values under the pointer
+constexpr std::ptrdiff_t max_row_names = 8;
 constexpr int y_ticks = 5;
 constexpr int x_ticks = 5;
 
@@ -72,6 +79,15 @@ Axes axes_of(Range range, const ChartOptions& options, const XAxis& across) {
   if (across.place) {
     axes.x.high = across.last;  // this axis is not extended to a tick
     std::erase_if(axes.x.ticks, [&](const Tick& t) { return t.at > across.last; });
+  }
+  if (!options.rows.empty()) {
+    const auto rows = std::ssize(options.rows);
+    axes.y = {0, static_cast<double>(rows), {}};
+    const auto stride = (rows + max_row_names - 1) / max_row_names;
+    for (std::ptrdiff_t i = 0; i < rows; i += stride)
+      axes.y.ticks.push_back(
+          {static_cast<double>(i) + 0.5, options.rows[static_cast<std::size_t>(i)]});
+    return axes;
   }
   if (options.from_zero) range.low = std::min(range.low, 0.0);
   axes.y = options.logarithmic ? log_ticks(range.low, range.high, y_ticks)
@@ -144,6 +160,57 @@ std::string draw_series(const Axes& axes, const Series& series) {
   return out;
 }
 
+/// Ends of columns on the horizontal axis: halfway to the next column.
+double right_end(std::span<const PlotColumn> columns, std::size_t c, const Axes& axes) {
+  return c + 1 < columns.size() ? (columns[c].last_x + columns[c + 1].first_x) / 2 : axes.x.high;
+}
+
+/// Smallest and largest mean of a heat map's cells.
+Range range_of_cells(const std::vector<Series>& series) {
+  Range range;
+  for (const Series& s : series)
+    for (const PlotColumn& c : plot_columns(s.points, most_cells))
+      if (c.points > 0) {
+        range.low = std::min(range.low, c.mean);
+        range.high = std::max(range.high, c.mean);
+      }
+  return range;
+}
+
+/// The cells of a heat map: one path per colour; neighbours of the same colour are one rectangle.
+std::string cells(const Axes& axes, const std::vector<Series>& series) {
+  const Range range = range_of_cells(series);
+  const auto colour = [&](const PlotColumn& c) {
+    if (c.points == 0) return -1;
+    const double part =
+        range.high > range.low ? (c.mean - range.low) / (range.high - range.low) : 0;
+    return static_cast<int>(std::lround(part * colours));
+  };
+  std::vector<std::string> paths(colours + 1);
+  for (std::size_t row = 0; row < series.size(); ++row) {
+    const auto columns = plot_columns(series[row].points, most_cells);
+    const double top = axes.y_of(static_cast<double>(row + 1));
+    const double bottom = axes.y_of(static_cast<double>(row));
+    double left = axes.x.low;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const int of = colour(columns[c]);
+      if (c + 1 < columns.size() && colour(columns[c + 1]) == of) continue;
+      const double right = right_end(columns, c, axes);
+      if (of >= 0)
+        paths[static_cast<std::size_t>(of)] +=
+            text("M", px(axes.x_of(left)), " ", px(top), "H", px(axes.x_of(right)), "V", px(bottom),
+                 "H", px(axes.x_of(left)), "Z");
+      left = right;
+    }
+  }
+  std::string out;
+  for (int of = 1; of <= colours; ++of)
+    if (const std::string& d = paths[static_cast<std::size_t>(of)]; !d.empty())
+      out += text("<path class=\"cells\" fill-opacity=\"", std::round(100.0 * of / colours) / 100,
+                  "\" d=\"", d, "\"/>\n");
+  return out;
+}
+
 std::string grid_lines(const Axes& axes) {
   std::string d;
   for (const Tick& t : axes.y.ticks) d += text("M0 ", px(axes.y_of(t.at)), "H1000");
@@ -183,13 +250,18 @@ std::string range_text(const XAxis& across, double first, double last) {
                        : text("steps ", from, " to ", with_commas(std::llround(last)));
 }
 
-/// "training 3.21 (3.1 to 3.4)": mean and range of the points within [first, last]; "": no points.
-std::string values_text(const Series& series, double first, double last) {
+/// One column of the points of a series within [first, last]; none without points.
+std::vector<PlotColumn> column_within(const Series& series, double first, double last) {
   const auto begin = std::lower_bound(series.points.begin(), series.points.end(), first,
                                       [](const Point& p, double x) { return p.x < x; });
   const auto end = std::upper_bound(begin, series.points.end(), last,
                                     [](double x, const Point& p) { return x < p.x; });
-  const auto columns = plot_columns({begin, end}, 1);
+  return plot_columns({begin, end}, 1);
+}
+
+/// "training 3.21 (3.1 to 3.4)": mean and range of the points within [first, last]; "": no points.
+std::string values_text(const Series& series, double first, double last) {
+  const auto columns = column_within(series, first, last);
   if (columns.empty()) return "";
   const PlotColumn& c = columns.front();
   std::string out =
@@ -200,9 +272,23 @@ std::string values_text(const Series& series, double first, double last) {
   return out;
 }
 
+/// The values of a heat map's rows with the largest means within [first, last], as values_text().
+std::string largest_text(const std::vector<Series>& series, double first, double last) {
+  std::vector<std::pair<double, std::string>> found;
+  for (const Series& s : series) {
+    const auto columns = column_within(s, first, last);
+    if (!columns.empty() && columns.front().points > 0)
+      found.emplace_back(columns.front().mean, values_text(s, first, last));
+  }
+  std::ranges::stable_sort(found, std::greater(), &std::pair<double, std::string>::first);
+  std::string out;
+  for (std::size_t i = 0; i < std::min(found.size(), most_named); ++i) out += found[i].second;
+  return out;
+}
+
 /// Strips over the chart that show the values under the pointer.
 std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks,
-                 const XAxis& across) {
+                 const XAxis& across, bool map) {
   const Series& longest =
       *std::ranges::max_element(series, {}, [](const Series& s) { return s.points.size(); });
   const auto columns = plot_columns(longest.points, most_hits);
@@ -210,10 +296,11 @@ std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<
   double left = axes.x.low;
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const PlotColumn& column = columns[c];
-    const double right =
-        c + 1 < columns.size() ? (column.last_x + columns[c + 1].first_x) / 2 : axes.x.high;
+    const double right = right_end(columns, c, axes);
     std::string words = range_text(across, column.first_x, column.last_x);
-    for (const Series& s : series) words += values_text(s, column.first_x, column.last_x);
+    if (map) words += largest_text(series, column.first_x, column.last_x);
+    for (const Series& s : series)
+      if (!map) words += values_text(s, column.first_x, column.last_x);
     int shown = 0;
     for (const Mark& mark : marks)
       if (mark.x > left && mark.x <= right && ++shown <= 3) words += "\n" + mark.words;
@@ -248,6 +335,13 @@ std::string description(const std::vector<Series>& series, const ChartOptions& o
   for (const std::string& more : {options.note, options.unit})
     if (!more.empty()) out += ", " + more;
   out += text(", ", range_text(across, 0, across.last), ".");
+  if (!options.rows.empty()) {
+    const auto& largest = *std::ranges::max_element(
+        series, {}, [](const Series& s) { return range_of({s}, false).high; });
+    return text(out, " From ", short_number(range_of(series, false).low), " to ",
+                short_number(range_of({largest}, false).high), ", the largest in ", largest.name,
+                ".");
+  }
   for (const Series& s : series) {
     const auto columns = plot_columns(s.points, 1);
     if (columns.empty() || columns.front().points == 0) continue;
@@ -259,7 +353,12 @@ std::string description(const std::vector<Series>& series, const ChartOptions& o
   return out;
 }
 
-std::string legend(const std::vector<Series>& series) {
+std::string legend(const std::vector<Series>& series, const ChartOptions& options) {
+  if (!options.rows.empty()) {
+    const Range range = range_of_cells(series);
+    return text("<span class=\"legend\"><span>", short_number(range.low, 3),
+                " <span class=\"colours\"></span> ", short_number(range.high, 3), "</span></span>");
+  }
   if (series.size() < 2) return "";
   std::string out = "<span class=\"legend\">";
   std::string_view before;
@@ -293,17 +392,18 @@ std::vector<Mark> placed_on(const XAxis& across, std::span<const Mark> marks) {
 std::string picture(const std::vector<Series>& all, Range range, const ChartOptions& options,
                     std::span<const XAxis> axes, const std::string& styles) {
   const XAxis& across = axes.front();
+  const bool map = !options.rows.empty();
   const std::vector<Series> series = placed_on(across, all);
   const std::vector<Mark> marks = placed_on(across, options.marks);
   const Axes at = axes_of(range, options, across);
-  std::string out =
-      text("<svg class=\"", styles, "\" role=\"img\" aria-label=\"",
-           escaped(description(series, options, across)),
-           "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n", grid_lines(at));
+  std::string out = text("<svg class=\"", styles, "\" role=\"img\" aria-label=\"",
+                         escaped(description(series, options, across)),
+                         "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n",
+                         map ? cells(at, series) : grid_lines(at));
   for (const bool in_background : {true, false})
     for (const Series& s : series)
-      if ((s.style == "earlier") == in_background) out += draw_series(at, s);
-  out += draw_marks(at, marks) + hits(at, series, marks, across) + "</svg>";
+      if (!map && (s.style == "earlier") == in_background) out += draw_series(at, s);
+  out += draw_marks(at, marks) + hits(at, series, marks, across, map) + "</svg>";
   for (const XAxis& axis : axes)
     out += x_labels(axes_of(range, options, axis), axis, " by by-" + axis.name);
   return out;
@@ -312,10 +412,11 @@ std::string picture(const std::vector<Series>& all, Range range, const ChartOpti
 }  // namespace
 
 std::string chart(const std::vector<Series>& series, const ChartOptions& options) {
-  std::string out = text("<figure class=\"chart\"><figcaption><b>", escaped(options.title),
-                         "</b> <span>", escaped(options.note), "</span>",
-                         options.legend ? legend(series) : "", "</figcaption>\n");
   const Range range = range_of(series, options.logarithmic);
+  std::string out =
+      text("<figure class=\"chart\"><figcaption><b>", escaped(options.title), "</b> <span>",
+           escaped(options.note), "</span>",
+           options.legend && !range.empty() ? legend(series, options) : "", "</figcaption>\n");
   if (range.empty()) return out + "<p class=\"none\">No number to show.</p></figure>\n";
   const std::vector<XAxis> axes(options.axes.begin(), options.axes.end());
   const XAxis& steps = axes.front();

@@ -207,6 +207,7 @@ class Charts {
         curves(&train::Metrics::gradient_noise_scale));
     add({"Load of experts", "times the mean", "most used expert of any layer"},
         noisy(curves(&largest_load)));
+    out += loads_of_layers();
     add({"Bits per byte", "bits per byte", "validation"}, curves(&train::Metrics::bits_per_byte));
     return out + other_losses();
   }
@@ -214,6 +215,23 @@ class Charts {
   static std::optional<double> largest_load(const train::Metrics& m) {
     if (m.expert_loads.empty()) return {};
     return std::ranges::max(m.expert_loads);
+  }
+
+  /// A heat map of a single run with several layers of experts.
+  std::string loads_of_layers() const {
+    const std::vector<std::int64_t>& layers = objective_.expert_layers;
+    if (!single() || layers.size() < 2) return "";
+    ChartOptions options{"Load of experts by layer", "layer", "most used expert, times the mean"};
+    std::vector<Series> rows;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      options.rows.push_back(text(layers[i]));
+      rows.push_back({text("layer ", layers[i]), "first", {}, 0});
+      for (const train::Metrics& m : runs_.front().records.steps)
+        if (i < m.expert_loads.size())
+          rows.back().points.push_back({static_cast<double>(m.step), m.expert_loads[i]});
+    }
+    const bool any = std::ranges::any_of(rows, [](const Series& s) { return !s.points.empty(); });
+    return any ? figure(rows, options) : "";
   }
 
   std::string figure(const std::vector<Series>& series, ChartOptions options) const {

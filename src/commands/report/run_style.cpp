@@ -90,6 +90,11 @@ figcaption { display: flex; flex-wrap: wrap; gap: 0.1rem 0.6rem; font-size: 0.92
 .plot .raw { stroke-width: 0.8; stroke-linejoin: round; stroke: var(--of); opacity: 0.5; }
 .plot .dots { stroke-width: 6; stroke-linecap: round; stroke: var(--of); }
 .plot .band { opacity: 0.22; fill: var(--of); }
+.plot .cells { fill: var(--first); }
+.colours {
+  display: inline-block; width: 6em; height: 0.7em; border: 1px solid var(--line);
+  background: linear-gradient(to right, transparent, var(--first));
+}
 .plot .line.earlier { stroke-width: 1; }
 .plot .dots.earlier { stroke-width: 3; }
 .plot .mark { stroke-width: 1.5; }

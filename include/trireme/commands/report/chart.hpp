@@ -49,6 +49,9 @@ struct ChartOptions {
   bool logarithmic = false;
   bool from_zero = false;
   bool legend = true;
+  /// Names of the series. If not empty, the chart is a heat map: each series is a row of cells, the
+  /// first at the bottom, coloured from the smallest to the largest mean of a cell.
+  std::vector<std::string> rows = {};
   std::span<const XAxis> axes = {};  ///< the first is the axis of steps
   std::span<const Mark> marks = {};  ///< marks of run 0
 };
