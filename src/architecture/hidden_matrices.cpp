@@ -25,6 +25,69 @@ std::map<std::string, Cut> cuts_of(const Architecture& architecture) {
   return cuts;
 }
 
+/// The part of tensor rank `rank`.
+Shard of_tensor_rank(Shard shard, int rank) {
+  shard.tensor_rank = rank;
+  return shard;
+}
+
+/// The matrices of an array [blocks, split, inner, inputs], if rows are split, or [outputs, split,
+/// inner], if columns are split.
+void add_split(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, Cut cut,
+               std::size_t local, const Shard& shard) {
+  const auto axis = static_cast<std::size_t>(spec.split_axis);
+  const std::size_t dimensions = spec.shape.size();
+  HiddenMatrix m;
+  m.local = local;
+  m.split_rows = cut == Cut::outputs;
+  const std::int64_t blocks = m.split_rows ? product(spec.shape, 0, axis) : 1;
+  const std::int64_t unit = product(spec.shape, axis + 1, dimensions - (m.split_rows ? 1 : 0));
+  const std::int64_t split = spec.shape[axis] * unit;
+  m.rows = m.split_rows ? split : spec.shape.front();
+  m.columns = m.split_rows ? spec.shape.back() : split;
+  for (int rank = 0; rank < shard.tensor_size; ++rank) {
+    const layout::Slice part = of_tensor_rank(shard, rank).groups(spec.shape[axis], spec.group);
+    m.parts.push_back({part.offset * unit, part.extent * unit});
+  }
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    m.first = block * m.elements_on(shard.tensor_rank);
+    matrices.push_back(m);
+  }
+}
+
+/// The matrices of an array [experts, blocks, outputs, inputs] or [experts, outputs, inputs], each
+/// of them on one tensor rank.
+void add_experts(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, std::size_t local,
+                 const Shard& shard) {
+  const std::size_t dimensions = spec.shape.size();
+  HiddenMatrix m;
+  m.local = local;
+  m.rows = spec.shape[dimensions - 2];
+  m.columns = spec.shape[dimensions - 1];
+  const std::int64_t blocks = product(spec.shape, 1, dimensions - 2);
+  for (int rank = 0; rank < shard.tensor_size; ++rank) {
+    const std::int64_t here =
+        of_tensor_rank(shard, rank).experts(spec.shape.front()).extent * blocks;
+    m.parts.assign(static_cast<std::size_t>(shard.tensor_size), {});
+    m.parts[static_cast<std::size_t>(rank)] = {0, m.rows};
+    for (std::int64_t i = 0; i < here; ++i) {
+      m.first = rank == shard.tensor_rank ? i * m.elements() : 0;
+      matrices.push_back(m);
+    }
+  }
+}
+
+/// The matrix of an array [outputs, inputs] that each tensor rank has.
+void add_whole(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, std::size_t local,
+               const Shard& shard) {
+  HiddenMatrix m;
+  m.local = local;
+  m.rows = spec.shape.front();
+  m.columns = product(spec.shape, 1, spec.shape.size());
+  m.parts.assign(static_cast<std::size_t>(shard.tensor_size), {0, m.rows});
+  matrices.push_back(m);
+}
+
 }  // namespace
 
 MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
@@ -34,30 +97,15 @@ MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
     if (!is_hidden_matrix(spec, architecture.model.layers)) continue;
-    const auto cut = cuts.find(spec.name.substr(architecture.block(spec.block).prefix.size()));
-    check(cut != cuts.end() && cut->second != Cut::none && spec.split_axis >= 0,
-          "no product of the layers has the matrix ", spec.name);
-    const auto axis = static_cast<std::size_t>(spec.split_axis);
-    const std::size_t dimensions = spec.shape.size();
-    HiddenMatrix m;
-    m.local = local;
-    m.split_rows = cut->second == Cut::outputs;
-    // Shape of the array: [blocks, split, inner, inputs] if rows are split, [outputs, split, inner]
-    // if columns are split.
-    const std::int64_t blocks = m.split_rows ? product(spec.shape, 0, axis) : 1;
-    const std::int64_t unit = m.split_rows ? product(spec.shape, axis + 1, dimensions - 1)
-                                           : product(spec.shape, axis + 1, dimensions);
-    const std::int64_t split = spec.shape[axis] * unit;
-    m.rows = m.split_rows ? split : spec.shape.front();
-    m.columns = m.split_rows ? spec.shape.back() : split;
-    for (Shard other = shard; std::ssize(m.parts) < tensor_;) {
-      other.tensor_rank = static_cast<int>(std::ssize(m.parts));
-      const layout::Slice part = other.groups(spec.shape[axis], spec.group);
-      m.parts.push_back({part.offset * unit, part.extent * unit});
-    }
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      m.first = block * m.elements_on(shard.tensor_rank);
-      matrices_.push_back(m);
+    if (spec.of_experts) {
+      add_experts(matrices_, spec, local, shard);
+    } else if (spec.split_axis < 0) {
+      add_whole(matrices_, spec, local, shard);
+    } else {
+      const auto cut = cuts.find(spec.name.substr(architecture.block(spec.block).prefix.size()));
+      check(cut != cuts.end() && cut->second != Cut::none,
+            "no product of the layers has the matrix ", spec.name);
+      add_split(matrices_, spec, cut->second, local, shard);
     }
   }
   std::ranges::stable_sort(matrices_, std::greater<>(), &HiddenMatrix::elements);

@@ -117,7 +117,6 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
   const auto excludes = [&](const char* section, const char* key, const char* remedy) {
     report(number, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
   };
-  if (c.optimizer.kind == OptimizerKind::muon) excludes("optimizer", "kind", "kind = \"adamw\"");
   if (c.precision.products == Products::fp8)
     excludes("precision", "products", "products = \"compute\"");
   return mistakes;
@@ -164,7 +163,6 @@ std::vector<std::string> latent_mistakes(const Deck& deck) {
     report(rank, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
   };
   if (m.adapter.present()) excludes("adapter", "kind", "kind = \"none\"");
-  if (c.optimizer.kind == OptimizerKind::muon) excludes("optimizer", "kind", "kind = \"adamw\"");
   if (c.precision.products == Products::fp8)
     excludes("precision", "products", "products = \"compute\"");
   return mistakes;

@@ -466,7 +466,7 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
 
 bool may_divide_experts(const Config& c) {
   return c.model.experts.present() && !c.parallel.has_servers() && c.run.audit_every == 0 &&
-         !c.run.gradient_noise_scale;
+         !c.run.gradient_noise_scale && c.optimizer.kind != OptimizerKind::muon;
 }
 
 std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
@@ -497,6 +497,9 @@ std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
   if (c.run.gradient_noise_scale)
     excludes("run", "gradient_noise_scale", "which needs whole gradients of each replica",
              "gradient_noise_scale = false");
+  if (c.optimizer.kind == OptimizerKind::muon)
+    excludes("optimizer", "kind", "which divides matrices among whole replicas",
+             "kind = \"adamw\"");
   return mistakes;
 }
 

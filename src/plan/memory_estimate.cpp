@@ -72,6 +72,16 @@ std::int64_t part_of(std::int64_t n, std::int64_t parts) {
   return (n + parts - 1) / parts;
 }
 
+/// Whether layers have different numbers of elements, for example because some have experts.
+bool layers_differ(const architecture::Architecture& architecture) {
+  std::map<std::int64_t, std::int64_t> elements;  // by block
+  for (const architecture::ArraySpec& array : architecture.arrays)
+    if (array.block >= 1 && array.block <= architecture.model.layers)
+      elements[array.block] += array.elements();
+  return std::ranges::any_of(
+      elements, [&](const auto& layer) { return layer.second != elements.begin()->second; });
+}
+
 }  // namespace
 
 MemoryEstimate::MemoryEstimate(const deck::Config& config,
@@ -80,7 +90,8 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
     : architecture_(architecture),
       machine_(machine),
       arrays_only_(arrays_only),
-      ranks_differ_(architecture.model.shared_layers > 0 || architecture.has_frozen),
+      ranks_differ_(architecture.model.shared_layers > 0 || architecture.has_frozen ||
+                    layers_differ(architecture)),
       sizes_(config, architecture, machine),
       grouped_(transport(config.parallel, machine) == schedule::Transport::ordered_groups) {}
 
@@ -292,16 +303,18 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
   arenas.second_elements = arenas.state_elements;
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   if (muon) {
-    Shard layer = parted(architecture_, p, 0);
-    layer.stages = {1};
+    // Layers of different kinds have different matrices: those of all the rank's layers count.
+    Shard layer = ranks_differ_ ? rank.shard : parted(architecture_, p, 0);
+    layer.tensor_size = static_cast<int>(p.tensor);
+    if (!ranks_differ_) layer.stages = {1};
     const architecture::MatrixRounds rounds(architecture_, layer,
                                             architecture::rank_arrays(architecture_, layer),
                                             static_cast<int>(p.shard_ranks()));
     std::int64_t matrices = 0;
-    for (const auto& m : rounds.matrices()) matrices += m.elements_on(0);
+    for (const auto& m : rounds.matrices()) matrices += m.elements_on(layer.tensor_rank);
     arenas.second_elements = std::max<std::int64_t>(
-        0, arenas.state_elements -
-               part_of(rank.layers * matrices, p.divides_state() ? p.shard_ranks() : 1));
+        0, arenas.state_elements - part_of((ranks_differ_ ? 1 : rank.layers) * matrices,
+                                           p.divides_state() ? p.shard_ranks() : 1));
     arenas.muon = muon_bytes(rounds, sizes_.accumulate());
   }
   if (architecture::division_of(config).by_block()) {

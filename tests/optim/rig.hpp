@@ -35,10 +35,11 @@ struct Rig {
   using P = model::Fp64;
 
   Rig(std::int64_t micro_batch, bool split_backward,
-      const deck::OptimizerConfig& config = golden_optimizer())
+      const deck::OptimizerConfig& config = golden_optimizer(),
+      const deck::ModelConfig& model = golden_model())
       : micro(micro_batch),
         split(split_backward),
-        architecture(architecture::describe(golden_model())),
+        architecture(architecture::describe(model)),
         parameters(architecture, architecture::whole_model(architecture), true),
         self(grid::Communicator::self()),
         optimizer(config, architecture, parameters, *self, *self, state_of(config),

@@ -107,8 +107,9 @@ struct Naive {
   }
 };
 
-void expect_five_steps(const deck::OptimizerConfig& config) {
-  Rig rig(2, false, config);
+void expect_five_steps(const deck::OptimizerConfig& config,
+                       const deck::ModelConfig& model = golden_model()) {
+  Rig rig(2, false, config, model);
   const auto& entries = rig.parameters.entries();
   const architecture::MatrixRounds matrices(rig.architecture, rig.parameters.shard(),
                                             rig.parameters.rank_arrays(), 1);
@@ -149,6 +150,16 @@ TEST(Muon, FiveStepsMatchPlainLoops) {
   spectral.muon_rate_factor = 3;
   spectral.newton_schulz_steps = 2;
   expect_five_steps(spectral);
+}
+
+TEST(Muon, EachExpertHasItsOwnMatrices) {
+  deck::ModelConfig model = golden_model();
+  model.biases = Biases::none;
+  model.experts.number = 3;
+  model.experts.active = 2;
+  model.experts.feed_forward = 8;
+  model.experts.first_layer = 1;
+  expect_five_steps(muon(), model);
 }
 
 TEST(Muon, MatricesHaveNoSecondMoment) {

@@ -107,6 +107,20 @@ TEST(MemoryEstimate, MatchesThePlanForDividedGradientsAndWeights) {
   compare(deck_to_estimate({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);
 }
 
+/// Layers with and without experts, with constant biases of their choice, which are frozen, and
+/// without.
+TEST(MemoryEstimate, MatchesThePlanForMuonWithExperts) {
+  const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "nccl");
+  for (const char* shard : {"parallel.shard=none", "parallel.shard=optimizer"})
+    for (const char* bias : {"experts.choice_bias=false", "experts.choice_bias=true"}) {
+      SCOPED_TRACE(text(shard, " ", bias));
+      compare(deck_to_estimate({"model.family=llama", "experts.number=6", "experts.active=2",
+                                "experts.feed_forward=32", "experts.first_layer=1", bias, shard,
+                                "optimizer.kind=muon"}),
+              8, machine);
+    }
+}
+
 TEST(MemoryEstimate, MatchesThePlanForAnEncoderAndSharedLayers) {
   const Machine machine = testing::installation(DeviceKind::host);
   compare(deck_to_estimate({"model.family=bert", "model.vocabulary=300"}), 4, machine);

@@ -216,6 +216,34 @@ TEST_F(Layouts, OtherOptimizersMatchOneRank) {
       }
 }
 
+/// Each expert's matrices on one tensor rank, the router's and those of latent attention on all.
+TEST_F(Layouts, MuonMatchesOneRankForExperts) {
+  const auto test = [this](int tensor, int pipeline, int data, Sharding shard, Family family,
+                           const char* property) {
+    if (runtime().ranks() != tensor * pipeline * data) return;
+    Layout layout{tensor,  pipeline,
+                  data,    "1f1b",
+                  1,       tensor > 1,
+                  true,    Recompute::none,
+                  shard,   OptimizerKind::muon,
+                  family,  6,
+                  property};
+    expect_the_same_answer(layout);
+  };
+  using enum Sharding;
+  for (const auto& [family, property] :
+       {std::pair{Family::deepseek_v3, latent_and_groups}, {Family::mixtral, five_experts}}) {
+    test(1, 1, 1, none, family, property);
+    test(2, 1, 1, none, family, property);
+    test(1, 1, 2, weights, family, property);
+    test(1, 2, 2, none, family, property);
+    test(4, 1, 1, none, family, property);
+    test(3, 2, 1, none, family, property);
+    test(2, 1, 3, optimizer, family, property);
+    test(2, 2, 2, gradients, family, property);
+  }
+}
+
 TEST_F(Layouts, OtherOptimizersKeepTheBits) {
   const int ranks = runtime().ranks();
   for (const OptimizerKind optimizer : other_optimizers)

@@ -259,6 +259,11 @@ class Plan : public ::testing::Test {
     with_muon(1, 2, {"1f1b", 1, true, true});
     with_muon(2, 1, {"zb-h1", 1, true, true, "none", optimizer, "muon", Family::llama, 2, "bf16"});
     with_muon(1, 1, {"1f1b", 1, true, false, "none", weights, "muon", Family::llama, 1, "fp32"});
+    if (ranks == 2)
+      with_layout(2, 1,
+                  {"1f1b", 1, true, true, "none", none, "muon", Family::deepseek_v3, 6, "fp64",
+                   Offload::none, latent_attention},
+                  body);
     PlanCase noise{"1f1b", 1, true, true, "none", optimizer};
     noise.property = "run.gradient_noise_scale=true";
     for (const int tensor : {1, 2})

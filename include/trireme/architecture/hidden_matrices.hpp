@@ -10,7 +10,8 @@
 namespace trireme::architecture {
 
 /// A matrix in a rank's local array. Each tensor rank holds some of its rows or some of its
-/// columns. Queries, keys, values, gate and up are separate matrices.
+/// columns, or all or none of them. Queries, keys, values, gate and up are separate matrices, and
+/// so are those of each expert.
 struct HiddenMatrix {
   std::size_t local = 0;   ///< index in the list of local arrays
   std::int64_t first = 0;  ///< element of the local array's memory at which this rank's part begins
