@@ -107,6 +107,12 @@ void expect_trainable(const deck::Deck& deck) {
               " names every array",
               m.adapter.present() ? " that [adapter] trains" : " of the model",
               ", so nothing would be trained; leave some arrays out");
+  const auto changes = [](const ArraySpec& array) { return array.counts_tokens && !array.frozen; };
+  check_usage(m.experts.bias_rate == 0 || std::ranges::any_of(a.arrays, changes),
+              deck.cite("experts", "bias_rate"), " changes the arrays experts.bias, but ",
+              deck.cite(section, key), " trains none of them; choose bias_rate = 0.0, or ",
+              m.adapter.present() ? "also_trained = [\"layers.*.experts.bias\"]"
+                                  : "leave them out of frozen");
   for (const Block& block : a.blocks) expect_joined(deck, a.kinds[block.kind], block.prefix);
   const deck::ParallelConfig& p = deck.config.parallel;
   const auto excludes = [&](const char* other_section, const char* other, const char* remedy) {

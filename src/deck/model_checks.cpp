@@ -103,11 +103,16 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
     if (e.number > norm_block)
       report(rate, " needs at most ", norm_block, " experts, but the deck has ", number,
              "; choose bias_rate = 0.0");
-    // Counts are exact in fp32.
+    // Counts are exact in fp32. Layers that share a bias add their counts.
     constexpr double exact = 1 << 24;
-    if (static_cast<double>(c.batch.global) * static_cast<double>(c.model.sequence) > exact)
+    const std::int64_t shared = c.model.shared_layers;
+    const std::int64_t layers = shared > 0 ? (c.model.layers + shared - 1) / shared : 1;
+    if (static_cast<double>(c.batch.global) * static_cast<double>(c.model.sequence) *
+            static_cast<double>(layers) >
+        exact)
       report(rate, " counts the tokens of a global batch, at most 2^24, but ",
              deck.cite("batch", "global"), " · ", deck.cite("model", "sequence"),
+             layers > 1 ? text(" · ", layers, " layers that share a bias") : "",
              " are more; choose a smaller global, or bias_rate = 0.0");
     if (c.parallel.workers > 1) excludes("local", "workers", "whose batches differ", "workers = 1");
     if (c.parallel.has_servers())

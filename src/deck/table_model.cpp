@@ -446,9 +446,8 @@ void expert_keys(std::vector<Entry>& out) {
       .otherwise(0.01);
   key("bias_rate", KeyType::number, &ExpertsConfig::bias_rate,
       "change per step of each expert's choice_bias: up if the expert had fewer tokens of the "
-      "global "
-      "batch than the mean, otherwise down; 0: the bias is constant",
-      Effect::training)
+      "global batch than the mean, otherwise down; 0: the bias is constant",
+      Effect::state)
       .from(0)
       .otherwise(0.0);
   key("z_weight", KeyType::number, &ExpertsConfig::z_weight,

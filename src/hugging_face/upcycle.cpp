@@ -4,7 +4,6 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
-#include <trireme/deck/families.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -54,9 +53,8 @@ ModelFile upcycled(const ModelFile& file, std::int64_t number) {
   ModelFile out = file;
   out.format = &format_of(*family);
   out.model.family = *family;
-  const std::int64_t active = deck::preset(*family).experts.active;
   out.model.experts = {.number = number,
-                       .active = std::min(active, number),
+                       .active = std::min<std::int64_t>(2, number),
                        .feed_forward = file.model.feed_forward,
                        .balance = ExpertBalance::sequence};
   return out;

@@ -44,12 +44,17 @@ std::vector<TrafficRow> outer_traffic(const deck::Config& config,
   TrafficRow sends{"workers", "differences: send"};
   TrafficRow gathers{"workers", "means: all-gather"};
   std::vector<std::int64_t> fragments(static_cast<std::size_t>(config.local.fragments));
-  for (const auto& array : arrays)
-    if (!array.frozen)
-      fragments[static_cast<std::size_t>(architecture::fragment_of(
-          architecture.arrays[array.number], config.model, config.local))] += array.elements();
-  for (std::int64_t& n : fragments)
-    if (p.divides_state()) n /= p.shard_ranks();
+  std::vector<std::int64_t> of_experts = fragments;  // divided among the ranks with the same ones
+  for (const auto& array : arrays) {
+    if (array.frozen) continue;
+    const architecture::ArraySpec& spec = architecture.arrays[array.number];
+    (spec.of_experts ? of_experts : fragments)[static_cast<std::size_t>(
+        architecture::fragment_of(spec, config.model, config.local))] += array.elements();
+  }
+  for (std::size_t i = 0; i < fragments.size(); ++i)
+    fragments[i] = p.divides_state() ? fragments[i] / p.shard_ranks() +
+                                           of_experts[i] / (p.shard_ranks() / p.expert)
+                                     : fragments[i] + of_experts[i];
   const std::int64_t most =
       architecture::exchanged_elements(config, std::ranges::max(fragments), sizes.accumulate);
   for (const std::int64_t size : fragments)

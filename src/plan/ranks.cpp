@@ -80,8 +80,12 @@ class Planner {
     if (!is_new) return found->second;
     found->second.arenas = arena_parts(config_, architecture_, shard, machine_);
     if (on_host) {
-      found->second.checkpoint_copy =
-          checkpoint_copy_bytes(config_, architecture_, shard, machine_);
+      // Other replicas write other experts.
+      architecture::Shard writer = shard;
+      for (writer.expert_rank = 0; writer.expert_rank < writer.expert_size; ++writer.expert_rank)
+        found->second.checkpoint_copy =
+            std::max(found->second.checkpoint_copy,
+                     checkpoint_copy_bytes(config_, architecture_, writer, machine_));
       found->second.reduction = reduction_bytes(config_, architecture_, shard, machine_);
     }
     return found->second;

@@ -114,7 +114,9 @@ class Counter {
       }
     };
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
-    add_all(config_.model.adapter.present() ? "adapters: all-reduce" : "norms of heads: all-reduce",
+    add_all(config_.model.adapter.present()       ? "adapters: all-reduce"
+            : config_.model.experts.bias_rate > 0 ? "norms of heads, tokens of experts: all-reduce"
+                                                  : "norms of heads: all-reduce",
             true);
     const std::vector<std::int64_t> here = layers_from(0);
     std::int64_t norms = 0;

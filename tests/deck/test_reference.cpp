@@ -81,7 +81,7 @@ TEST(Table, RecordsWhichKeysChangeResults) {
   std::set<std::string> training{"model.dropout",        "adapter.dropout",
                                  "precision.loss_scale", "precision.loss_scale_interval",
                                  "experts.balance",      "experts.balance_weight",
-                                 "experts.z_weight",     "experts.bias_rate"};
+                                 "experts.z_weight"};
   std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
   std::set<std::string> function{"experts.active", "experts.normalised", "experts.scale",
                                  "experts.groups", "experts.active_groups"};
@@ -100,7 +100,7 @@ TEST(Table, RecordsWhichKeysChangeResults) {
   EXPECT_EQ(keys_with(Effect::length), std::set<std::string>{"model.sequence"});
   EXPECT_EQ(keys_with(Effect::state),
             (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
-                                   "adapter.also_trained"}));
+                                   "experts.bias_rate", "adapter.also_trained"}));
   EXPECT_EQ(keys_with(Effect::adapter),
             (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.alpha",
                                    "adapter.scaling", "adapter.targets"}));

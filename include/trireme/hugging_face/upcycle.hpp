@@ -14,7 +14,7 @@
 /// what the original computes.
 namespace trireme::hugging_face {
 
-/// The model of `file` with `number` experts in each layer, in the family with experts that has the
+/// The model of `file` with `number` experts in each layer, at most two of them active, in the family with experts that has the
 /// properties of the file's family. UsageError if there is no such family.
 ModelFile upcycled(const ModelFile& file, std::int64_t number);
 

@@ -79,8 +79,11 @@ DType stored_type(const deck::Deck& deck) {
   return master_type(deck.config.precision.compute);
 }
 
-/// Whether the stored deck's optimizer has all state arrays of the current deck's optimizer.
+/// Whether the stored deck's optimizer has all state arrays of the current deck's optimizer. A bias
+/// that bias_rate changes has some, a constant bias has none.
 bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
+  const auto changes = [](const deck::Deck& one) { return one.config.model.experts.bias_rate > 0; };
+  if (changes(deck) && !changes(stored)) return false;
   const auto there = architecture::state_arrays(stored.config.optimizer);
   return std::ranges::all_of(
       architecture::state_arrays(deck.config.optimizer),

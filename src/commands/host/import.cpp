@@ -107,7 +107,11 @@ void run(const ImportOptions& options) {
   const deck::Deck deck = read_deck(options);
   if (options.experts > 0) {
     hugging_face::expect_upcycled(deck);
-    config.model.experts.active = deck.config.model.experts.active;  // any number computes the same
+    // Any choice computes the same.
+    const deck::ExpertsConfig& experts = deck.config.model.experts;
+    config.model.experts.active = experts.active;
+    config.model.experts.first_layer = experts.first_layer;
+    config.model.experts.every = experts.every;
   }
   hugging_face::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
