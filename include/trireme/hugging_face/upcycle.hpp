@@ -14,8 +14,9 @@
 /// what the original computes.
 namespace trireme::hugging_face {
 
-/// The model of `file` with `number` experts in each layer, at most two of them active, in the family with experts that has the
-/// properties of the file's family. UsageError if there is no such family.
+/// The model of `file` with `number` experts in each layer, at most two of them active, in the
+/// family with experts that has the properties of the file's family. UsageError if there is no such
+/// family.
 ModelFile upcycled(const ModelFile& file, std::int64_t number);
 
 /// UsageError unless the deck's model computes what its original computes: the weights of a token's
