@@ -181,8 +181,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     m.rotary_size = 2 * (m.rotary_size % (m.head_size() / 2 + 1));
     m.value_size %= m.head_size() + 1;
     if (m.positions != Positions::rotary || m.query_key_norm != QueryKeyNorm::none ||
-        m.biases != Biases::none || m.window > 0 ||
-        deck.config.precision.products == Products::fp8)
+        m.biases != Biases::none || m.window > 0 || deck.config.precision.products == Products::fp8)
       m.key_value_rank = 0;
     if (!m.has_latent_attention()) m.query_rank = m.rotary_size = m.value_size = 0;
     m.rope_interleaved = m.rope_interleaved && m.has_latent_attention();
