@@ -277,7 +277,7 @@ TEST_F(HuggingFaceCommands, ExpertsBeginAsTheFeedForwardPartsOfTheOriginal) {
     EXPECT_EQ(losses("run2").size(), 4u);
     ASSERT_EQ(run("trireme export run2 again"), 0) << err();
     EXPECT_EQ(run("trireme import again" + with + "run.directory=run3"), 0) << err();
-    // Of this family alone, files can have layers without experts.
+    // Only files of qwen3_moe can have layers without experts.
     const std::string some = with + "run.directory=run4 experts.first_layer=1 ";
     ASSERT_EQ(run("trireme import exported" + some + "--experts 4"), family == "qwen3" ? 0 : 2)
         << err();

@@ -107,7 +107,7 @@ void run(const ImportOptions& options) {
   const deck::Deck deck = read_deck(options);
   if (options.experts > 0) {
     hugging_face::expect_upcycled(deck);
-    // Any choice computes the same.
+    // Any of these values computes the same.
     const deck::ExpertsConfig& experts = deck.config.model.experts;
     config.model.experts.active = experts.active;
     config.model.experts.first_layer = experts.first_layer;
