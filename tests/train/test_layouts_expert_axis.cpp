@@ -194,13 +194,18 @@ TEST_F(ExpertAxisLayouts, CheckpointsContinueOnOtherLayouts) {
   }
 }
 
+Layout mixtral_on_replicas(int ranks) {
+  Layout layout = divided(ranks, {1, 1, ranks});
+  layout.family = Family::mixtral;
+  layout.property = five_experts;
+  return layout;
+}
+
 /// The ranks have different numbers of samples, also none.
 TEST_F(ExpertAxisLayouts, EvaluateAnyNumberOfSamples) {
   const int ranks = runtime().ranks();
   if (ranks > 4) GTEST_SKIP() << "needs 1 to 4 ranks";
-  Layout layout = divided(ranks, {1, 1, ranks});
-  layout.family = Family::mixtral;
-  layout.property = five_experts;
+  const Layout layout = mixtral_on_replicas(ranks);
   Rig rig(small_config(12, 1, ranks, layout.overrides()), tokens_);
   const data::Windows windows(tokens_, layout_sequence);
   const std::vector<std::int32_t> bytes(257, 1);
@@ -222,9 +227,7 @@ TEST_F(ExpertAxisLayouts, EvaluateAnyNumberOfSamples) {
 TEST_F(ExpertAxisLayouts, LaterStepsAllocateNothing) {
   const int ranks = runtime().ranks();
   if (ranks > 4) GTEST_SKIP() << "needs 1 to 4 ranks";
-  Layout layout = divided(ranks, {1, 1, ranks});
-  layout.family = Family::mixtral;
-  layout.property = five_experts;
+  const Layout layout = mixtral_on_replicas(ranks);
   Rig rig(small_config(12, 1, ranks, layout.overrides()), tokens_);
   rig.run(1, 1);
   const data::Samples uneven(one_id_, layout_sequence, 3);
