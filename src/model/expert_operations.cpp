@@ -248,8 +248,8 @@ template <class P>
 template <class Use>
 void ExpertProductOperation<P>::visit(const PassArguments<P>& c, Use&& use) const {
   const auto& v = c.values;
-  const auto order = flat(v.template numbers<std::int32_t>(this->op_.inputs[1]));
-  routed_.read(c.handle, flat(v.template numbers<std::int32_t>(this->op_.inputs[2])));
+  const auto order = flat(v.template numbers<std::int32_t>(this->op_.inputs[Input::order]));
+  routed_.read(c.handle, flat(v.template numbers<std::int32_t>(this->op_.inputs[Input::bounds])));
   for (std::int64_t e = 0; e < routed_.experts(); ++e) {
     const layout::Slice rows = routed_.rows(e);
     if (rows.extent == 0) continue;
@@ -258,13 +258,15 @@ void ExpertProductOperation<P>::visit(const PassArguments<P>& c, Use&& use) cons
       return all.data() == nullptr ? all : part(all, weights);
     };
     use(Expert{own(linear_.w), own(linear_.b), own(linear_.dw), own(linear_.db), rows,
-               part(order, rows), rows_of(v.matrix(this->op_.scratch[0]), 0, rows.extent)});
+               part(order, rows),
+               rows_of(v.matrix(this->op_.scratch[Work::rows]), 0, rows.extent)});
   }
 }
 
 template <class P>
 std::int64_t ExpertProductOperation<P>::read_copies(const PassArguments<P>& c) const {
-  copies_.read(c.handle, flat(c.values.template numbers<std::int32_t>(this->op_.inputs[4])));
+  copies_.read(c.handle,
+               flat(c.values.template numbers<std::int32_t>(this->op_.inputs[Input::copy_bounds])));
   return copies_.received();
 }
 
@@ -273,8 +275,9 @@ auto ExpertProductOperation<P>::received(const PassArguments<P>& c, View2<T> row
                                          const std::string& what) const -> View2<T> {
   if (!axis_.experts().divides()) return rows;
   read_copies(c);
-  return copies_.send<T>(c.handle, c.values.matrix(this->op_.scratch[3]),
-                         c.values.matrix(this->op_.scratch[2]), rows, copied(c), what.c_str());
+  return copies_.send<T>(c.handle, c.values.matrix(this->op_.scratch[Work::received_rows]),
+                         c.values.matrix(this->op_.scratch[Work::sent_rows]), rows, copied(c),
+                         what.c_str());
 }
 
 template <class P>
@@ -282,7 +285,7 @@ template <class Use>
 void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, const std::string& what,
                                     Use&& product) const {
   const bool divided = axis_.experts().divides();
-  const View2<Accumulate<T>> all = c.values.sums(this->op_.scratch[1]);
+  const View2<Accumulate<T>> all = c.values.sums(this->op_.scratch[Work::sums]);
   View2<Accumulate<T>> sums = divided ? rows_of(all, 0, read_copies(c)) : all;
   kernels::fill(c.handle, flat(sums), 0.0);
   visit(c, [&](const Expert& e) {
@@ -290,12 +293,13 @@ void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, cons
     kernels::add_routed<T>(c.handle, sums, e.rows, e.order, active_);
   });
   if (divided) {
-    const View2<T> rounded = rows_of(c.values.matrix(this->op_.scratch[3]), 0, copies_.received());
+    const View2<T> rounded =
+        rows_of(c.values.matrix(this->op_.scratch[Work::received_rows]), 0, copies_.received());
     kernels::round_sums<T>(c.handle, rounded, sums);
     sums = rows_of(all, 0, axis_.tokens());
     kernels::fill(c.handle, flat(sums), 0.0);
-    copies_.bring_back<T>(c.handle, sums, c.values.matrix(this->op_.scratch[2]), rounded, copied(c),
-                          what.c_str());
+    copies_.bring_back<T>(c.handle, sums, c.values.matrix(this->op_.scratch[Work::sent_rows]),
+                          rounded, copied(c), what.c_str());
   }
   kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all(to), to), sums);
   axis_.reduce(c.handle, to, c.scratch.all(to), what.c_str());
@@ -333,7 +337,7 @@ void ExpertProductOperation<P>::backward_input(const PassArguments<P>& c, const 
                output_backward_);
   View2<Accumulate<T>> of_weights;
   if (weighs_bias()) {
-    of_weights = c.values.gradient_sums(this->op_.inputs[5]);
+    of_weights = c.values.gradient_sums(this->op_.inputs[Input::weights]);
     kernels::fill(c.handle, flat(of_weights), 0.0);
   }
   visit(c, [&](const Expert& e) {

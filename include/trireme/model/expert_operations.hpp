@@ -112,6 +112,13 @@ class ExpertProductOperation final : public BlockOperation<P> {
   void backward_weight(const PassArguments<P>& call) const override;
 
  private:
+  /// Indices in Operation::inputs and Operation::scratch.
+  struct Input {
+    static constexpr std::size_t order = 1, bounds = 2, sent = 3, copy_bounds = 4, weights = 5;
+  };
+  struct Work {
+    static constexpr std::size_t rows = 0, sums = 1, sent_rows = 2, received_rows = 3;
+  };
   /// The weights of one expert, its rows, and memory for a row of each of its tokens.
   struct Expert {
     View2<T> weights;  // [N, M]
@@ -128,7 +135,7 @@ class ExpertProductOperation final : public BlockOperation<P> {
   /// The rows [T', D] of the received tokens, from the rows of this replica's T tokens.
   View2<T> received(const PassArguments<P>& call, View2<T> rows, const std::string& what) const;
   View1<const std::int32_t> copied(const PassArguments<P>& call) const {
-    return flat(call.values.template numbers<std::int32_t>(this->op_.inputs[3]));
+    return flat(call.values.template numbers<std::int32_t>(this->op_.inputs[Input::sent]));
   }
   /// Reads the bounds of the copies. Returns the number T' of received tokens.
   std::int64_t read_copies(const PassArguments<P>& call) const;
@@ -138,9 +145,9 @@ class ExpertProductOperation final : public BlockOperation<P> {
   void sum(const PassArguments<P>& call, View2<T> to, const std::string& what, Use&& product) const;
 
   /// Whether the bias of a row is multiplied by the weight of its expert.
-  bool weighs_bias() const { return this->op_.inputs.size() > 5; }
+  bool weighs_bias() const { return this->op_.inputs.size() > Input::weights; }
   View2<Accumulate<T>> weights(const PassArguments<P>& call) const {
-    return call.values.sums(this->op_.inputs[5]);
+    return call.values.sums(this->op_.inputs[Input::weights]);
   }
 
   const TensorAxis& axis_;
