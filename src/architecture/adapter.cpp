@@ -23,7 +23,7 @@ ArraySpec array_a(const std::string& name, std::int64_t blocks, std::int64_t ran
     a.shape.push_back(n);
     columns *= n;
   }
-  a.split_axis = split ? 1 : -1;
+  a.cuts = tensor_cuts(split ? 1 : -1);
   a.partial_gradient = !split;
   a.initialisation = Initialisation::uniform;
   a.standard_deviation = 1 / std::sqrt(static_cast<double>(columns));
@@ -41,8 +41,7 @@ ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   }
   b.shape = weight.shape;
   b.shape.back() = rank;
-  b.split_axis = weight.split_axis;
-  b.group = weight.group;
+  b.cuts = weight.cuts;
   return b;
 }
 
@@ -57,8 +56,7 @@ ArraySpec array_m(const ArraySpec& weight, Cut cut) {
     return m;
   }
   m.shape.assign(weight.shape.begin(), weight.shape.end() - 1);
-  m.split_axis = weight.split_axis;
-  m.group = weight.group;
+  m.cuts = weight.cuts;
   return m;
 }
 

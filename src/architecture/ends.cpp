@@ -54,7 +54,7 @@ class EndBuilder : public Builder {
 
   void look_up(const char* name, int ids, int x, ArraySpec table) {
     Operation op{OperationKind::embedding, name, {ids}, x};
-    if (table.split_axis >= 0) op.cut = Cut::inputs;
+    if (table.tensor_cut() != nullptr) op.cut = Cut::inputs;
     op.arrays = {std::move(table)};
     add(std::move(op));
   }
@@ -163,7 +163,7 @@ BlockDescription describe_embedding(const ModelConfig& m) {
 
 BlockDescription without_vocabulary(BlockDescription embedding) {
   std::erase_if(embedding.operations, [](const Operation& op) {
-    return op.kind == OperationKind::embedding && op.arrays.front().of_vocabulary;
+    return op.kind == OperationKind::embedding && op.arrays.front().of_vocabulary();
   });
   return embedding;
 }

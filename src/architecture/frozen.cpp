@@ -107,12 +107,21 @@ void expect_trainable(const deck::Deck& deck) {
               " names every array",
               m.adapter.present() ? " that [adapter] trains" : " of the model",
               ", so nothing would be trained; leave some arrays out");
-  const auto changes = [](const ArraySpec& array) { return array.counts_tokens && !array.frozen; };
-  check_usage(m.experts.bias_rate == 0 || std::ranges::any_of(a.arrays, changes),
-              deck.cite("experts", "bias_rate"), " changes the arrays experts.bias, but ",
-              deck.cite(section, key), " trains none of them; choose bias_rate = 0.0, or ",
-              m.adapter.present() ? "also_trained = [\"layers.*.experts.bias\"]"
-                                  : "leave them out of frozen");
+  const auto expect_changes = [&](const char* changed, const char* name, bool is_load,
+                                  const char* remedy) {
+    const auto changes = [&](const ArraySpec& array) {
+      return array.counts_tokens && array.is_load == is_load && !array.frozen;
+    };
+    check_usage(std::ranges::any_of(a.arrays, changes), deck.cite("experts", changed),
+                " changes the arrays ", name, ", but ", deck.cite(section, key),
+                " trains none of them; choose ", remedy, ", or ",
+                m.adapter.present() ? text("also_trained = [\"layers.*.", name, "\"]")
+                                    : "leave them out of frozen");
+  };
+  if (m.experts.bias_rate > 0)
+    expect_changes("bias_rate", "experts.bias", false, "bias_rate = 0.0");
+  if (m.experts.keeps_load())
+    expect_changes("balance", "experts.load", true, "balance = \"none\" or \"sequence\"");
   for (const Block& block : a.blocks) expect_joined(deck, a.kinds[block.kind], block.prefix);
   const deck::ParallelConfig& p = deck.config.parallel;
   const auto excludes = [&](const char* other_section, const char* other, const char* remedy) {

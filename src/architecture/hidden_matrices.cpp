@@ -35,7 +35,8 @@ Shard of_tensor_rank(Shard shard, int rank) {
 /// inner], if columns are split.
 void add_split(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, Cut cut,
                std::size_t local, const Shard& shard) {
-  const auto axis = static_cast<std::size_t>(spec.split_axis);
+  const ArrayCut& divided = *spec.tensor_cut();
+  const auto axis = static_cast<std::size_t>(divided.dimension);
   const std::size_t dimensions = spec.shape.size();
   HiddenMatrix m;
   m.local = local;
@@ -46,7 +47,7 @@ void add_split(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, Cut c
   m.rows = m.split_rows ? split : spec.shape.front();
   m.columns = m.split_rows ? spec.shape.back() : split;
   for (int rank = 0; rank < shard.tensor_size; ++rank) {
-    const layout::Slice part = of_tensor_rank(shard, rank).groups(spec.shape[axis], spec.group);
+    const layout::Slice part = of_tensor_rank(shard, rank).part_of(divided, spec.shape[axis]);
     m.parts.push_back({part.offset * unit, part.extent * unit});
   }
   for (std::int64_t block = 0; block < blocks; ++block) {
@@ -67,7 +68,7 @@ void add_experts(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, std
   const std::int64_t blocks = product(spec.shape, 1, dimensions - 2);
   for (int rank = 0; rank < shard.tensor_size; ++rank) {
     const std::int64_t here =
-        of_tensor_rank(shard, rank).experts(spec.shape.front()).extent * blocks;
+        of_tensor_rank(shard, rank).part_of(spec.cuts.front(), spec.shape.front()).extent * blocks;
     m.parts.assign(static_cast<std::size_t>(shard.tensor_size), {});
     m.parts[static_cast<std::size_t>(rank)] = {0, m.rows};
     for (std::int64_t i = 0; i < here; ++i) {
@@ -97,9 +98,9 @@ MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
     if (!is_hidden_matrix(spec, architecture.model.layers)) continue;
-    if (spec.of_experts) {
+    if (spec.of_experts()) {
       add_experts(matrices_, spec, local, shard);
-    } else if (spec.split_axis < 0) {
+    } else if (spec.tensor_cut() == nullptr) {
       add_whole(matrices_, spec, local, shard);
     } else {
       const auto cut = cuts.find(spec.name.substr(architecture.block(spec.block).prefix.size()));

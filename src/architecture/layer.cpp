@@ -62,7 +62,7 @@ class LayerBuilder : public Builder {
     }
     for (std::size_t i = 1; i < op.arrays.size(); i += 2) {
       op.arrays[i].follows_previous = true;
-      op.arrays[i].group = m_.heads_per_group();
+      op.arrays[i].cuts = by_groups(op.arrays[i].cuts.front().dimension);
     }
     return add(std::move(op));
   }
@@ -150,7 +150,7 @@ class LayerBuilder : public Builder {
     const std::int64_t K = m_.head_size();
     op.arrays = {vector("attention.query_norm.gain", {m_.heads, K}, 0, gain_initialisation(m_)),
                  vector("attention.key_norm.gain", {groups_, K}, 0, gain_initialisation(m_))};
-    op.arrays.back().group = m_.heads_per_group();
+    op.arrays.back().cuts = by_groups(0);
     return add(std::move(op));
   }
 
@@ -199,9 +199,9 @@ class LayerBuilder : public Builder {
   /// to the replicas with their experts, and receives partial sums.
   int experts(int y) {
     const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward, k = m_.experts.active;
-    const Size held{E, Divide::experts};
-    const Rows routed{Rows::routed, held, k}, received{Rows::received, held, k},
-        sent{Rows::sent, held, k};
+    const Rows routed = rows_of_experts(Rows::routed, m_),
+               received = rows_of_experts(Rows::received, m_),
+               sent = rows_of_experts(Rows::sent, m_);
     const Columns scores = fixed_columns("E", E), weights_and_experts = fixed_columns("2 k", 2 * k);
     Operation router{OperationKind::router,
                      "experts.router",
@@ -216,15 +216,19 @@ class LayerBuilder : public Builder {
                      {add(std::move(router))},
                      tensor("routes", received, weights_and_experts, Numbers::accumulate)};
     if (m_.experts.choice_bias) {
-      chosen.arrays = {vector("experts.bias", {E}, -1)};
-      ArraySpec& bias = chosen.arrays.front();
+      ArraySpec& bias = chosen.arrays.emplace_back(vector("experts.bias", {E}, -1));
       bias.constant = m_.experts.bias_rate == 0;
       bias.counts_tokens = bias.partial_gradient = !bias.constant;
+    }
+    if (m_.experts.keeps_load()) {
+      ArraySpec& load =
+          chosen.arrays.emplace_back(vector("experts.load", {E}, -1, Initialisation::ones));
+      load.counts_tokens = load.partial_gradient = load.is_load = true;
     }
     chosen.saved = {
         tensor("router_scores", Rows::own, scores, Numbers::accumulate),
         tensor("routed_order", received, fixed_columns("k", k), Numbers::index),
-        tensor("routed_bounds", {Rows::bounds, held}, Columns(), Numbers::index),
+        tensor("routed_bounds", rows_of_experts(Rows::bounds, m_), Columns(), Numbers::index),
         tensor("sent_tokens", sent, Columns(), Numbers::index),
         tensor("sent_bounds", Rows::copy_bounds, Columns(), Numbers::index),
         tensor("token_routes", Rows::exchanged, weights_and_experts, Numbers::accumulate)};
@@ -232,17 +236,23 @@ class LayerBuilder : public Builder {
         tensor("own_routes", Rows::own, weights_and_experts, Numbers::accumulate),
         tensor("score_gradients", Rows::own, scores, Numbers::accumulate),
         tensor("sent_routes", sent, weights_and_experts, Numbers::accumulate),
-        tensor("token_gradients", Rows::exchanged, weights_and_experts, Numbers::accumulate)};
-    if (m_.experts.balances() || m_.experts.limits_logits())
-      chosen.scratch.push_back(tensor("row_losses", Rows::own, Columns(), Numbers::fp64));
-    if (m_.experts.balances())
-      chosen.scratch.push_back(tensor("expert_counts", Rows::samples, scores, Numbers::accumulate));
+        tensor("token_gradients", Rows::exchanged, weights_and_experts, Numbers::accumulate),
+        tensor("row_losses",
+               m_.experts.balances() || m_.experts.limits_logits() ? Rows::own : Rows::none,
+               Columns(), Numbers::fp64),
+        tensor("expert_counts",
+               m_.experts.balance == ExpertBalance::sequence ? Rows::samples : Rows::none, scores,
+               Numbers::accumulate),
+        tensor("chunk_counts", m_.experts.drops(m_.sequence) ? Rows::chunks : Rows::none, scores,
+               Numbers::accumulate)};
     if (m_.experts.limits_logits())
       chosen.saved.push_back(tensor("router_logsumexp", Rows::own, Columns(), Numbers::accumulate));
     const int order = chosen.saved[choice::order], bounds = chosen.saved[choice::bounds];
     const int tokens = chosen.saved[choice::sent], copies = chosen.saved[choice::copy_bounds];
     const int routes = add(std::move(chosen));
 
+    if (m_.experts.has_rounds())
+      return with_shared_expert(rounds(y, {routes, order, bounds, tokens, copies}), y);
     const std::vector<int> scratch{tensor("expert_rows", received, hidden()),
                                    tensor("expert_sums", received, hidden(), Numbers::accumulate),
                                    tensor("sent_rows", sent, hidden()),
@@ -251,29 +261,81 @@ class LayerBuilder : public Builder {
       Operation op{OperationKind::expert_product, name, {x, order, bounds, tokens, copies}, output};
       op.cut = cut;
       op.arrays = {std::move(weights)};
-      op.arrays.front().of_experts = true;
       if (biased) {
         std::vector<std::int64_t> shape = op.arrays.front().shape;
         shape.pop_back();
-        op.arrays.push_back(vector(op.name + "_bias", std::move(shape), 0));
-        op.arrays.back().of_experts = true;
+        op.arrays.push_back(expert_bias(op.name + "_bias", std::move(shape), cut));
         if (cut == Cut::inputs) op.inputs.push_back(routes);
       }
       op.scratch = scratch;
       op.share = static_cast<double>(k) / static_cast<double>(E);
       return add(std::move(op));
     };
-    const int inner = tensor("expert_h", routed, fixed_columns("Fe'", m_.gated() ? 2 * F : F));
+    const int inner = tensor("expert_h", routed, inner_of_experts());
     const int h = m_.gated() ? product("experts.gate_up", y, inner, Cut::outputs,
-                                       matrix("experts.gate_up", {E, 2, F, m_.hidden}, 0))
+                                       expert_matrix("experts.gate_up", {E, 2, F, m_.hidden}, 2))
                              : product("experts.up", y, inner, Cut::outputs,
-                                       matrix("experts.up", {E, F, m_.hidden}, 0));
+                                       expert_matrix("experts.up", {E, F, m_.hidden}, 1));
     const int g = add({OperationKind::expert_activation,
                        std::string(name_of(m_.activation)),
                        {h, routes, order, bounds},
-                       tensor("expert_g", routed, fixed_columns("Fe", F))});
+                       tensor("expert_g", routed, outer_of_experts())});
     const int z = product("experts.down", g, tensor("z2", Rows::own, hidden()), Cut::inputs,
-                          matrix("experts.down", {E, m_.hidden, F}, 0, residual_deviation_));
+                          expert_matrix("experts.down", {E, m_.hidden, F}, 2, residual_deviation_));
+    return with_shared_expert(z, y);
+  }
+
+  /// The results of the router.
+  struct Routes {
+    int routes, order, bounds, sent, copies;
+  };
+  /// The same in rounds of a bounded number of rows. The rows of tokens travel in operations of
+  /// their own.
+  int rounds(int y, const Routes& r) {
+    const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward;
+    const Rows received = rows_of_experts(Rows::received, m_),
+               round = rows_of_experts(Rows::round, m_);
+    const int sent_rows = tensor("sent_rows", rows_of_experts(Rows::sent, m_), hidden());
+    const int sums = tensor("token_sums", Rows::tokens, hidden(), Numbers::accumulate);
+    Operation dispatch{OperationKind::dispatch,
+                       "experts.dispatch",
+                       {y, r.sent, r.copies},
+                       tensor("expert_x", received, hidden())};
+    dispatch.cut = Cut::outputs;
+    dispatch.scratch = {sent_rows, sums};
+    Operation op{OperationKind::expert_rounds,
+                 "experts.rounds",
+                 {add(std::move(dispatch)), r.routes, r.order, r.bounds, r.copies},
+                 tensor("expert_z", received, hidden())};
+    const auto array = [&](ArraySpec weights, Cut cut) {
+      std::vector<std::int64_t> shape = weights.shape;
+      shape.pop_back();
+      op.arrays.push_back(std::move(weights));
+      if (m_.biases == Biases::all)
+        op.arrays.push_back(expert_bias(op.arrays.back().name + "_bias", shape, cut));
+    };
+    array(m_.gated() ? expert_matrix("experts.gate_up", {E, 2, F, m_.hidden}, 2)
+                     : expert_matrix("experts.up", {E, F, m_.hidden}, 1),
+          Cut::outputs);
+    array(expert_matrix("experts.down", {E, m_.hidden, F}, 2, residual_deviation_), Cut::inputs);
+    op.share = static_cast<double>(m_.experts.active) / static_cast<double>(E);
+    const Columns inner = inner_of_experts(), outer = outer_of_experts();
+    op.scratch = {tensor("round_rows", round, hidden()),
+                  tensor("round_h", round, inner),
+                  tensor("round_g", round, outer),
+                  tensor("round_dh", round, inner),
+                  tensor("round_dg", round, outer),
+                  tensor("expert_sums", received, hidden(), Numbers::accumulate)};
+    Operation combine{OperationKind::combine,
+                      "experts.combine",
+                      {add(std::move(op)), r.sent, r.copies},
+                      tensor("z2", Rows::own, hidden())};
+    combine.cut = Cut::inputs;
+    combine.scratch = {sent_rows, sums};
+    return add(std::move(combine));
+  }
+
+  int with_shared_expert(int z, int y) {
     return m_.experts.shares() ? add({OperationKind::add, "experts.sum", {z, shared_expert(y)}, z})
                                : z;
   }
@@ -314,6 +376,40 @@ class LayerBuilder : public Builder {
   }
 
  private:
+  /// A matrix of all experts. `inner`: its dimension of inner columns.
+  ArraySpec expert_matrix(const char* name, std::vector<std::int64_t> shape, int inner,
+                          double deviation = weight_deviation) const {
+    ArraySpec spec = matrix(name, std::move(shape), inner, deviation);
+    spec.cuts = expert_cuts(inner);
+    return spec;
+  }
+  /// A bias of all experts, for outputs or for sums over split inputs.
+  ArraySpec expert_bias(std::string name, std::vector<std::int64_t> shape, Cut cut) const {
+    const int inner = cut == Cut::outputs ? static_cast<int>(shape.size()) - 1 : -1;
+    ArraySpec spec = vector(std::move(name), std::move(shape), inner);
+    spec.cuts = expert_cuts(inner);
+    spec.partial_gradient = m_.experts.split && inner < 0;
+    return spec;
+  }
+  std::vector<ArrayCut> expert_cuts(int inner) const {
+    if (!m_.experts.split) return {{0, Divide::experts}};
+    std::vector<ArrayCut> cuts{{0, Divide::replicas}};
+    if (inner >= 0) cuts.push_back({inner, Divide::evenly});
+    return cuts;
+  }
+  Columns inner_of_experts() const {
+    const std::int64_t F = m_.experts.feed_forward;
+    if (m_.experts.split) return divided_columns("Fe'", F, m_.gated() ? 2 : 1);
+    return fixed_columns("Fe'", m_.gated() ? 2 * F : F);
+  }
+  Columns outer_of_experts() const {
+    const std::int64_t F = m_.experts.feed_forward;
+    return m_.experts.split ? divided_columns("Fe", F) : fixed_columns("Fe", F);
+  }
+  /// A dimension of heads of keys and values.
+  std::vector<ArrayCut> by_groups(int dimension) const {
+    return {{dimension, Divide::groups, m_.heads_per_group()}};
+  }
   /// A product of this rank's rows, whose weights every tensor rank has.
   int latent_rows(int y, const char* name, const char* output, const char* symbol,
                   std::int64_t columns) {

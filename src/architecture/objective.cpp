@@ -6,6 +6,8 @@
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace trireme::architecture {
 namespace {
@@ -15,6 +17,13 @@ void add_fields(TrainingObjective& o, const BlockDescription& part, const deck::
   for (const Tensor& t : part.tensors)
     if (t.home == Home::batch)
       o.fields.push_back({t.name, rows_per_sample(t.rows, m), at_head, t.rows});
+}
+
+/// Position of a layer among those with experts.
+std::int64_t place_of(std::int64_t layer, const std::vector<std::int64_t>& expert_layers) {
+  const auto found = std::ranges::find(expert_layers, layer);
+  check(found != expert_layers.end(), "layer ", layer, " has no experts");
+  return found - expert_layers.begin();
 }
 
 }  // namespace
@@ -42,25 +51,50 @@ std::int64_t TrainingObjective::term_sums() const {
 }
 
 std::int64_t TrainingObjective::loss_sums() const {
-  return term_sums() + std::ssize(expert_layers) * experts;
+  return term_sums() + std::ssize(expert_layers) * (experts + (drops ? 1 : 0));
 }
 
 std::int64_t TrainingObjective::expert_sum(std::int64_t layer) const {
-  const auto found = std::ranges::find(expert_layers, layer);
-  check(found != expert_layers.end(), "layer ", layer, " has no experts");
-  return term_sums() + (found - expert_layers.begin()) * experts;
+  return term_sums() + place_of(layer, expert_layers) * experts;
+}
+
+std::int64_t TrainingObjective::dropped_sum(std::int64_t layer) const {
+  check(drops, "the objective drops no choices");
+  return term_sums() + std::ssize(expert_layers) * experts + place_of(layer, expert_layers);
+}
+
+std::vector<double> TrainingObjective::dropped_choices(std::span<const double> sums) const {
+  std::vector<double> fractions;
+  if (!drops) return fractions;
+  const std::vector<std::vector<std::int64_t>> tokens = expert_tokens(sums);
+  for (std::size_t i = 0; i < expert_layers.size(); ++i) {
+    const auto all =
+        static_cast<double>(std::accumulate(tokens[i].begin(), tokens[i].end(), std::int64_t{0}));
+    const double dropped = sums[static_cast<std::size_t>(dropped_sum(expert_layers[i]))];
+    fractions.push_back(all > 0 ? dropped / all : 0);
+  }
+  return fractions;
+}
+
+std::vector<std::vector<std::int64_t>> TrainingObjective::expert_tokens(
+    std::span<const double> sums) const {
+  std::vector<std::vector<std::int64_t>> tokens;
+  for (const std::int64_t layer : expert_layers) {
+    const auto mine = sums.subspan(static_cast<std::size_t>(expert_sum(layer)),
+                                   static_cast<std::size_t>(experts));
+    auto& counts = tokens.emplace_back();
+    for (const double n : mine) counts.push_back(std::llround(n));
+  }
+  return tokens;
 }
 
 std::vector<double> TrainingObjective::expert_loads(std::span<const double> sums) const {
   std::vector<double> loads;
-  auto counts = sums.subspan(static_cast<std::size_t>(term_sums()));
-  for (std::size_t layer = 0; layer < expert_layers.size(); ++layer) {
-    const auto mine = counts.first(static_cast<std::size_t>(experts));
-    counts = counts.subspan(mine.size());
-    double all = 0;
-    for (const double n : mine) all += n;
+  for (const std::vector<std::int64_t>& counts : expert_tokens(sums)) {
+    const auto all =
+        static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
     const double mean = all / static_cast<double>(experts);
-    loads.push_back(all > 0 ? *std::ranges::max_element(mine) / mean : 0);
+    loads.push_back(all > 0 ? static_cast<double>(std::ranges::max(counts)) / mean : 0);
   }
   return loads;
 }
@@ -103,6 +137,7 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   for (std::int64_t layer = 0; layer < m.layers; ++layer)
     if (m.experts.in_layer(layer)) o.expert_layers.push_back(layer);
   o.experts = m.experts.number;
+  o.drops = m.experts.present() && m.experts.drops(m.sequence);
   return o;
 }
 

@@ -25,11 +25,14 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m) {
     case Rows::head_rows:
       return m.targets() + (m.has_sentence_head() ? 1 : 0);
     case Rows::routed:
+    case Rows::round:
       return m.sequence * rows.active;
     case Rows::sent:
     case Rows::received_copies:
     case Rows::copy_bounds:
     case Rows::bounds:
+    case Rows::chunks:
+    case Rows::none:
       return 0;
   }
   return 0;
@@ -54,7 +57,7 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 std::string shape_text(const Tensor& t) {
   constexpr auto rows =
       words_of<Rows::Kind>("T", "R", "N", "B", "N + B", "N'", "B", "T e", "T min(k, e)", "T", "T e",
-                           "2 (e + 1)", "T e k'", "E' + 1");
+                           "2 (e + 1)", "T e k'", "f T e k'", "E' + 1", "2 c B", "0");
   return text("[", rows[at(t.rows.kind)], ", ", t.columns.symbol, "]");
 }
 
@@ -172,10 +175,25 @@ std::optional<Exchange> exchange_of_experts(const Operation& op, Pass pass) {
   return Exchange{outputs ? op.input() : op.output, pass == returns};
 }
 
-/// The numbers of a sample's tokens that use each expert.
+/// Multiplications with the elements of the active experts.
+double products_of_experts(const Operation& op) {
+  double elements = 0;
+  for (const ArraySpec& array : op.arrays)
+    if (array.decay) elements += static_cast<double>(array.elements());
+  return op.share * elements;
+}
+
+/// The backward pass computes the first product again.
+double factor_of_rounds(const Operation& op, Pass pass) {
+  if (pass != Pass::backward_input) return pass == Pass::forward ? 1 : 0;
+  const double first = op.share * static_cast<double>(op.arrays.front().elements());
+  return (op.trains_product() ? 2 : 1) + first / products_of_experts(op);
+}
+
+/// The numbers of a sample's tokens that use each expert: before a limit, and for the loss.
 std::optional<int> context_sum_of_choice(const Operation& op, Pass pass) {
-  if (pass != Pass::backward_input || op.scratch.size() <= choice::counts) return {};
-  return op.scratch[choice::counts];
+  if (pass == Pass::backward_weight) return {};
+  return op.scratch[pass == Pass::forward ? choice::chunk_counts : choice::counts];
 }
 
 /// Statistics of the parts of a split vocabulary.
@@ -331,6 +349,34 @@ constexpr OperationRule expert_activation{
     .read_backward = [](const Operation& op, Pass) { return op.inputs; },
     .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
 
+/// Neither reads values in a backward pass: only the lists of copies.
+constexpr OperationRule dispatch{
+    .name = "dispatch",
+    .rate = KernelRate::embedding,
+    .kernels = {"experts.dispatch.forward", "experts.dispatch.backward"},
+    .read_backward = [](const Operation& op,
+                        Pass) { return std::vector(op.inputs.begin() + 1, op.inputs.end()); },
+    .exchange = exchange_of_experts};
+
+constexpr OperationRule combine{
+    .name = "combine",
+    .rate = KernelRate::embedding,
+    .kernels = {"experts.combine.forward", "experts.combine.backward"},
+    .read_backward = [](const Operation& op,
+                        Pass) { return std::vector(op.inputs.begin() + 1, op.inputs.end()); },
+    .exchange = exchange_of_experts};
+
+constexpr OperationRule expert_rounds{
+    .name = "expert rounds",
+    .weights_with_input = true,
+    .joins_arrays = true,
+    .kernels = {"experts.rounds.forward", "experts.rounds.backward"},
+    .read_backward = [](const Operation& op, Pass) { return op.inputs; },
+    .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; },
+    .products = [](const Operation& op,
+                   const deck::ModelConfig&) { return products_of_experts(op); },
+    .factor = factor_of_rounds};
+
 constexpr OperationRule gate{
     .name = "gate",
     .rate = KernelRate::activation,
@@ -401,6 +447,12 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::expert_product;
     case OperationKind::expert_activation:
       return rules::expert_activation;
+    case OperationKind::dispatch:
+      return rules::dispatch;
+    case OperationKind::expert_rounds:
+      return rules::expert_rounds;
+    case OperationKind::combine:
+      return rules::combine;
     case OperationKind::gate:
       return rules::gate;
     case OperationKind::add:
@@ -447,10 +499,18 @@ std::string_view name_of(Collective collective) {
   return all[at(collective)];
 }
 
-std::int64_t exchanged_rows(const Exchange& exchange, const deck::ExpertsConfig& experts,
+Rows rows_of_experts(Rows::Kind kind, const deck::ModelConfig& m) {
+  const deck::ExpertsConfig& e = m.experts;
+  return {kind,
+          {e.number, e.split ? Divide::replicas : Divide::experts},
+          e.active,
+          e.drops(m.sequence) ? e.tokens_per_sample(m.sequence) : 0,
+          e.rows};
+}
+
+std::int64_t exchanged_rows(const Exchange& exchange, const deck::ModelConfig& model,
                             const RankSizes& n, bool mean) {
-  const Rows rows(exchange.returns ? Rows::received : Rows::sent, {experts.number, Divide::experts},
-                  experts.active);
+  const Rows rows = rows_of_experts(exchange.returns ? Rows::received : Rows::sent, model);
   return mean ? mean_rows_of(rows, n) : rows_of(rows, n);
 }
 
@@ -477,7 +537,8 @@ double products_per_token(const Operation& op, const deck::ModelConfig& m) {
 }
 
 double product_factor(const Operation& op, Pass pass) {
-  return rule_of(op.kind).factors[at(pass)];
+  const OperationRule& rule = rule_of(op.kind);
+  return rule.factor != nullptr ? rule.factor(op, pass) : rule.factors[at(pass)];
 }
 
 bool is_product(const Operation& op) {
@@ -496,7 +557,7 @@ std::int64_t product_rows(const BlockDescription& part, const Operation& op, con
 std::int64_t gathered_columns(const BlockDescription& part, const RankSizes& n) {
   std::int64_t most = 0;
   for (const Operation& op : part.operations)
-    if (op.cut != Cut::none && is_product(op)) {
+    if (op.cut != Cut::none && (is_product(op) || rule_of(op.kind).exchange != nullptr)) {
       const int rows = op.cut == Cut::outputs ? op.input() : op.output;
       most = std::max(most, columns_of(part.tensors[at(rows)].columns, n));
     }
@@ -504,8 +565,11 @@ std::int64_t gathered_columns(const BlockDescription& part, const RankSizes& n) 
 }
 
 std::int64_t matrices_of(const BlockDescription& part, const Operation& op, const RankSizes& n) {
-  if (op.kind != OperationKind::expert_product) return 1;
-  return rows_of(part.tensors[at(op.inputs[2])].rows, n) - 1;  // the bounds of the experts' rows
+  if (op.kind != OperationKind::expert_product && op.kind != OperationKind::expert_rounds) return 1;
+  // The bounds of the experts' rows.
+  return rows_of(part.tensors[at(op.inputs[op.kind == OperationKind::expert_product ? 2 : 3])].rows,
+                 n) -
+         1;
 }
 
 double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,
@@ -517,6 +581,10 @@ double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,
     products = static_cast<double>(columns_of(part.tensors[at(op.input())].columns, n) *
                                    columns_of(part.tensors[at(op.output)].columns, n));
     rows = product_rows(part, op, n);
+  } else if (op.kind == OperationKind::expert_rounds) {
+    products = products_per_token(op, m) /
+               static_cast<double>(m.experts.active * (m.experts.split ? n.tensor_ranks : 1));
+    rows = mean_rows_of(rows_of_experts(Rows::routed, m), n);
   } else if (rule_of(op.kind).products != nullptr) {
     products =
         products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);

@@ -220,7 +220,7 @@ CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, c
   if (!of_table) return sum;
   const ArraySpec& table = op.arrays.front();
   const std::int64_t used =
-      std::min(output_rows, table.of_vocabulary ? n.vocabulary : table.shape[0]) * table.shape[1];
+      std::min(output_rows, table.of_vocabulary() ? n.vocabulary : table.shape[0]) * table.shape[1];
   const bool forward = call.pass == Pass::forward;
   const auto of_rows = static_cast<double>(used * (forward ? element : accumulate));
   sum.moved += forward ? of_rows : 2 * of_rows;

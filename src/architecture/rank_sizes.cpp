@@ -33,6 +33,7 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
   s.tensor_ranks = shard.tensor_size;
   s.expert_rank = shard.expert_rank;
   s.expert_ranks = shard.expert_size;
+  s.expert_batches = shard.expert_batches;
   return s;
 }
 

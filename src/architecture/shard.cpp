@@ -172,6 +172,7 @@ Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& p
   shard.context_rank = at[Axis::context];
   shard.expert_size = static_cast<int>(parallel.expert);
   shard.expert_rank = parallel.expert_rank(at);
+  shard.expert_batches = static_cast<int>(parallel.expert_batches());
   if (parallel.shares_vocabulary()) shard.vocabulary_stages = static_cast<int>(parallel.pipeline);
   return shard;
 }
@@ -243,6 +244,29 @@ std::vector<Piece> pieces_of(const RankArray& local, std::size_t axis, const std
   return pieces;
 }
 
+}  // namespace
+
+Slice Shard::part_of(const ArrayCut& cut, std::int64_t n) const {
+  switch (cut.divide) {
+    case Divide::none:
+    case Divide::ranks:
+      break;
+    case Divide::evenly:
+      return part(n);
+    case Divide::groups:
+      return groups(n, cut.group);
+    case Divide::experts:
+      return layout::split(n, expert_size * tensor_size, expert_rank * tensor_size + tensor_rank);
+    case Divide::replicas:
+      return layout::split(n, expert_size, expert_rank);
+    case Divide::vocabulary:
+      return vocabulary_part(n);
+  }
+  return {0, n};
+}
+
+namespace {
+
 RankArray slice_of(const Architecture& architecture, const Shard& shard, std::size_t number,
                    Stage stage) {
   const ArraySpec& spec = architecture.arrays[number];
@@ -253,19 +277,21 @@ RankArray slice_of(const Architecture& architecture, const Shard& shard, std::si
   local.extent = spec.shape;
   local.frozen = spec.frozen;
   local.hidden_matrix = is_hidden_matrix(spec, architecture.model.layers);
-  if (spec.split_axis >= 0) {
-    const auto axis = static_cast<std::size_t>(spec.split_axis);
-    local.of_vocabulary = spec.of_vocabulary && shard.shares_vocabulary();
-    local.of_experts = spec.of_experts && shard.expert_size > 1;
-    const Slice part = local.of_vocabulary ? shard.vocabulary_part(spec.shape[axis])
-                       : spec.of_experts   ? shard.experts(spec.shape[axis])
-                                           : shard.groups(spec.shape[axis], spec.group);
-    local.offset[axis] = part.offset;
-    local.extent[axis] = part.extent;
+  local.of_vocabulary = spec.of_vocabulary() && shard.shares_vocabulary();
+  local.of_experts = spec.of_experts() && shard.expert_size > 1;
+  for (const ArrayCut& cut : spec.cuts) {
+    const auto d = static_cast<std::size_t>(cut.dimension);
+    const Slice part = shard.part_of(cut, spec.shape[d]);
+    local.offset[d] = part.offset;
+    local.extent[d] = part.extent;
+  }
+  if (const ArrayCut* cut = spec.tensor_cut(); cut != nullptr) {
+    const auto d = static_cast<std::size_t>(cut->dimension);
     local.split = true;
-    const std::vector<Run> runs =
-        spec.group == 1 ? std::vector<Run>{} : runs_of(shard, spec.shape[axis], spec.group);
-    local.pieces = pieces_of(local, axis, runs, shard.tensor_rank);
+    const std::vector<Run> runs = cut->divide == Divide::groups
+                                      ? runs_of(shard, spec.shape[d], cut->group)
+                                      : std::vector<Run>{};
+    local.pieces = pieces_of(local, d, runs, shard.tensor_rank);
   } else {
     local.partial_gradient = spec.partial_gradient;
     local.pieces = {
@@ -310,7 +336,7 @@ std::vector<RankArray> rank_arrays(const Architecture& architecture, const Shard
         stage = shard.stage_of(block);
         holds = shard.holds(stage);
       }
-      const bool of_all = array.shared || (array.of_vocabulary && shard.shares_vocabulary());
+      const bool of_all = array.shared || (array.of_vocabulary() && shard.shares_vocabulary());
       if (holds || of_all) visited(i, stage, holds);
     }
   };

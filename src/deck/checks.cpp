@@ -197,7 +197,10 @@ class CrossCheck {
     };
     enough("model", "heads", m.heads);
     if (!m.only_experts()) enough("model", "feed_forward", m.feed_forward);
-    enough("experts", "number", m.experts.number);
+    if (m.experts.split)
+      enough("experts", "feed_forward", m.experts.feed_forward);
+    else
+      enough("experts", "number", m.experts.number);
     if (m.experts.shares()) enough("experts", "shared_feed_forward", m.experts.shared_feed_forward);
     enough("model", "vocabulary", m.vocabulary);
     if (is_open(deck_, "batch", "micro") ||

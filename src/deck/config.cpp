@@ -43,12 +43,33 @@ layout::AxisList ParallelConfig::axes(std::string_view fallback) const {
   return layout::AxisList(all);
 }
 
+namespace {
+
+/// Whether neighbouring replicas have different samples. Replicas are in the order of the ranks:
+/// see Grid::replicas().
+bool data_is_first(const ParallelConfig& p) {
+  const layout::AxisList all = p.axes();
+  return all.stride(Axis::data) < all.stride(Axis::context);
+}
+
+/// Data ranks of a worker.
+std::int64_t data_of_worker(const ParallelConfig& p) {
+  return std::max<std::int64_t>(1, p.data / p.worker_groups());
+}
+
+}  // namespace
+
+std::int64_t ParallelConfig::expert_batches() const {
+  if (data_is_first(*this)) return std::min(expert, data_of_worker(*this));
+  if (context % expert == 0) return 1;
+  if (expert % context == 0) return expert / context;
+  return std::min(expert, (expert + context - 2) / context + 1);
+}
+
 int ParallelConfig::expert_rank(const layout::Coordinates& at) const {
   if (expert == 1) return 0;
-  // Replicas are in the order of the ranks: see Grid::replicas().
-  const layout::AxisList all = axes();
-  const bool data_first = all.stride(Axis::data) < all.stride(Axis::context);
-  const std::int64_t of_worker = std::max<std::int64_t>(1, data / worker_groups());
+  const bool data_first = data_is_first(*this);
+  const std::int64_t of_worker = data_of_worker(*this);
   const std::int64_t sample = at[Axis::data] % of_worker, part = at[Axis::context];
   const std::int64_t replica = data_first ? part * of_worker + sample : sample * context + part;
   return static_cast<int>(replica % expert);

@@ -26,7 +26,7 @@ EnumWords enum_words(ExpertScore) {
 }
 
 EnumWords enum_words(ExpertBalance) {
-  static constexpr auto all = words_of<ExpertBalance>("none", "sequence");
+  static constexpr auto all = words_of<ExpertBalance>("none", "sequence", "batch");
   return all;
 }
 

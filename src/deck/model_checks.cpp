@@ -90,30 +90,31 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
   if (e.score == ExpertScore::sigmoid && e.z_weight > 0)
     report(deck.cite("experts", "z_weight"), " needs score = \"softmax\", but the deck has ",
            deck.cite("experts", "score"), "; choose z_weight = 0.0");
-  if (e.bias_rate > 0) {
-    const std::string rate = deck.cite("experts", "bias_rate");
+  if (e.bias_rate > 0 && !e.choice_bias)
+    report(deck.cite("experts", "bias_rate"), " changes a bias, but the deck has ",
+           deck.cite("experts", "choice_bias"), "; choose choice_bias = true, or bias_rate = 0.0");
+  if (e.counts_batch()) {
+    const std::string counts = deck.cite("experts", e.bias_rate > 0 ? "bias_rate" : "balance");
+    const std::string without = e.bias_rate > 0 ? "bias_rate = 0.0" : "balance = \"sequence\"";
     const auto excludes = [&](const char* section, const char* key, const char* why,
                               const char* remedy) {
-      report(rate, " cannot be combined with ", deck.cite(section, key), ", ", why, "; choose ",
-             remedy, ", or bias_rate = 0.0");
+      report(counts, " cannot be combined with ", deck.cite(section, key), ", ", why, "; choose ",
+             remedy, ", or ", without);
     };
-    if (!e.choice_bias)
-      report(rate, " changes a bias, but the deck has ", deck.cite("experts", "choice_bias"),
-             "; choose choice_bias = true, or bias_rate = 0.0");
     if (e.number > norm_block)
-      report(rate, " needs at most ", norm_block, " experts, but the deck has ", number,
-             "; choose bias_rate = 0.0");
-    // Counts are exact in fp32. Layers that share a bias add their counts.
+      report(counts, " needs at most ", norm_block, " experts, but the deck has ", number,
+             "; choose ", without);
+    // Counts are exact in fp32. Layers that share arrays add their counts.
     constexpr double exact = 1 << 24;
     const std::int64_t shared = c.model.shared_layers;
     const std::int64_t layers = shared > 0 ? (c.model.layers + shared - 1) / shared : 1;
     if (static_cast<double>(c.batch.global) * static_cast<double>(c.model.sequence) *
             static_cast<double>(layers) >
         exact)
-      report(rate, " counts the tokens of a global batch, at most 2^24, but ",
+      report(counts, " counts the tokens of a global batch, at most 2^24, but ",
              deck.cite("batch", "global"), " · ", deck.cite("model", "sequence"),
              layers > 1 ? text(" · ", layers, " layers that share a bias") : "",
-             " are more; choose a smaller global, or bias_rate = 0.0");
+             " are more; choose a smaller global, or ", without);
     if (c.parallel.workers > 1) excludes("local", "workers", "whose batches differ", "workers = 1");
     if (c.parallel.has_servers())
       excludes("parallel", "strategy", "whose workers do not wait for one another",
@@ -124,6 +125,10 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
   };
   if (c.precision.products == Products::fp8)
     excludes("precision", "products", "products = \"compute\"");
+  if (e.split && c.optimizer.kind == OptimizerKind::muon)
+    report(deck.cite("experts", "split"), " cannot be combined with ",
+           deck.cite("optimizer", "kind"),
+           ", whose matrices of experts must be whole; choose split = false, or kind = \"adamw\"");
   return mistakes;
 }
 

@@ -201,7 +201,7 @@ void check_experts(const Deck& deck) {
   const std::int64_t replicas = p.replicas();
   std::vector<std::int64_t> fitting = divisors(replicas);
   std::erase_if(fitting, [&](std::int64_t n) {
-    return n * p.tensor > deck.config.model.experts.number || p.shard_ranks() % n != 0;
+    return n > deck.config.model.experts.most_replicas(p.tensor) || p.shard_ranks() % n != 0;
   });
   const bool divided = p.divides_state() && p.shard_group > 0;
   check_usage(replicas % p.expert == 0, deck.cite("parallel", "expert"), " does not divide the ",
@@ -479,11 +479,14 @@ std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
   if (!e.present())
     return {text(expert, " divides experts, but the deck has ", deck.cite("experts", "number"),
                  "; choose expert = 1, or set number")};
-  if (p.tensor <= e.number && p.expert > e.number / p.tensor)
+  if (e.split && p.expert > e.number)
+    mistakes.push_back(text(expert, " is larger than ", deck.cite("experts", "number"),
+                            "; choose an expert of at most ", e.number));
+  if (!e.split && p.tensor <= e.number && p.expert > e.most_replicas(p.tensor))
     mistakes.push_back(text(expert, " · ", deck.cite("parallel", "tensor"), " = ",
                             p.expert * p.tensor, " ranks, but ", deck.cite("experts", "number"),
                             ": each rank needs an expert; choose an expert of at most ",
-                            e.number / p.tensor));
+                            e.most_replicas(p.tensor), ", or [experts] split = true"));
   const auto excludes = [&](const char* section, const char* name, const char* why,
                             const char* remedy) {
     mistakes.push_back(text(expert, " cannot be combined with ", deck.cite(section, name), ", ",

@@ -4,6 +4,7 @@
 
 #include <trireme/deck/families.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace trireme::deck {
@@ -430,8 +431,9 @@ void expert_keys(std::vector<Entry>& out) {
           },
           "true for qwen2_moe with a shared expert, otherwise false");
   key("balance", KeyType::choice, &ExpertsConfig::balance,
-      "loss that spreads tokens over the experts: none, or one per sample (sequence)",
-      Effect::training)
+      "loss that spreads tokens over the experts: none, one per sample (sequence), or one with the "
+      "tokens of each expert in the previous step (batch)",
+      Effect::state)
       .words(words_of_keys<ExpertBalance>())
       .derive(
           [](Config& c) {
@@ -444,6 +446,26 @@ void expert_keys(std::vector<Entry>& out) {
       Effect::training)
       .from(0)
       .otherwise(0.01);
+  key("split", KeyType::boolean, &ExpertsConfig::split,
+      "whether the tensor ranks split the inner columns of every expert; otherwise they divide "
+      "whole "
+      "experts among them",
+      Effect::none)
+      .otherwise(false);
+  key("capacity", KeyType::number, &ExpertsConfig::capacity,
+      "most tokens of a sample that an expert processes, relative to equal use: the first ones "
+      "that chose it; 0 means all",
+      Effect::function)
+      .from(0)
+      .otherwise(0.0);
+  key("rows", KeyType::number, &ExpertsConfig::rows,
+      "rows that a rank's experts process at a time, relative to the mean of a micro-batch, so "
+      "that "
+      "memory is bounded however uneven the choices are; the backward pass computes the experts' "
+      "inner rows again; 0 means all rows at once",
+      Effect::numbers)
+      .from(0)
+      .otherwise(0.0);
   key("bias_rate", KeyType::number, &ExpertsConfig::bias_rate,
       "change per step of each expert's choice_bias: up if the expert had fewer tokens of the "
       "global batch than the mean, otherwise down; 0: the bias is constant",
@@ -455,6 +477,13 @@ void expert_keys(std::vector<Entry>& out) {
       Effect::training)
       .from(0)
       .otherwise(0.0);
+}
+
+std::int64_t ExpertsConfig::tokens_per_sample(std::int64_t sequence) const {
+  if (capacity == 0) return sequence;
+  const double mean = static_cast<double>(sequence * active) / static_cast<double>(number);
+  return static_cast<std::int64_t>(
+      std::min(std::ceil(capacity * mean), static_cast<double>(sequence)));
 }
 
 // The keys of [adapter].

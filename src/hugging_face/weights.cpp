@@ -496,6 +496,16 @@ void add_routers(const deck::ModelConfig& model, const std::map<std::string, Arr
   }
 }
 
+/// Adds the loads of experts before the first step, which no file has.
+void add_loads(const std::map<std::string, ArraySpec>& specs, DType dtype, Shards& shards) {
+  for (const auto& [name, spec] : specs) {
+    if (!spec.is_load) continue;
+    const std::vector<double> equal(static_cast<std::size_t>(spec.elements()), 1.0);
+    convert(DType::fp64, equal.data(), dtype, shards.add(spec, 0, spec.elements()),
+            spec.elements());
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
@@ -524,6 +534,7 @@ std::vector<std::string> import_weights(const TensorFolder& folder, const deck::
       shards.flush_if_large();
     }
     if (original != nullptr) add_routers(model, specs, dtype, seed, shards);
+    add_loads(specs, dtype, shards);
     shards.commit(state);
   } catch (...) {
     checkpoint::abandon(directory, 0);

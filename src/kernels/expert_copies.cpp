@@ -21,8 +21,10 @@ struct Places {
         base(of.experts / (of.replicas * of.tensor_ranks)),
         larger(of.experts % (of.replicas * of.tensor_ranks)) {}
 
-  /// The replica that has an expert on this tensor rank; −1: another tensor rank has it.
+  /// The replica that has an expert on this tensor rank; −1: another tensor rank has it, or the
+  /// route is dropped.
   KOKKOS_FUNCTION std::int64_t replica(std::int64_t expert) const {
+    if (expert < 0) return -1;
     const std::int64_t in_larger = larger * (base + 1);
     const std::int64_t part =
         expert < in_larger ? expert / (base + 1) : larger + (expert - in_larger) / base;

@@ -255,14 +255,14 @@ void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> 
         A sum = 0, chosen = static_cast<A>(least_sum);
         for (std::int64_t j = 0; j < active; ++j) {
           sum += weights[j] * dweights[j];
-          chosen += score[static_cast<std::int64_t>(numbers[j])];
+          chosen += score[chosen_expert(numbers[j])];
         }
         const A others = c.normalised || c.sigmoid ? A(0) : -sum;
         map_lanes(
             team, experts, to, [&](std::int64_t, A p) { return others * p; }, score);
         team.team_barrier();
         for_lanes(team, active, [&](std::int64_t j) {
-          const auto i = static_cast<std::int64_t>(numbers[j]);
+          const std::int64_t i = chosen_expert(numbers[j]);
           const A of_score =
               c.normalised ? (scale * dweights[j] - sum) / chosen : scale * dweights[j];
           to[i] = c.sigmoid ? of_score * score[i] * (1 - score[i])
@@ -373,14 +373,13 @@ void count_experts(const Exec& exec, View2<C> counts, View2<const A> routes) {
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, tokens),
       KOKKOS_LAMBDA(const std::int64_t t) {
         for (std::int64_t j = active; j < 2 * active; ++j)
-          Kokkos::atomic_add(&counts(t / per_sample, static_cast<std::int64_t>(routes(t, j))),
-                             C(1));
+          Kokkos::atomic_add(&counts(t / per_sample, chosen_expert(routes(t, j))), C(1));
       });
 }
 
-template <class A>
+template <class A, class B>
 void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
-                     View2<const A> scores, View2<const A> counts, const SampleRows& of,
+                     View2<const A> scores, View2<const B> counts, const SampleRows& of,
                      double weight, const LossScale& scale, bool sigmoid) {
   const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
   const bool has_gradient = dlogits.extent(0) > 0;
@@ -391,7 +390,7 @@ void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
   for_rows(
       "kernels/balance_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         const A* score = row_of(scores, r);
-        const A* count = row_of(counts, (first + r) / per_sample);
+        const B* count = row_of(counts, (first + r) / per_sample);
         const A total = sigmoid ? sum_of<A>(
                                       team, experts, [](std::int64_t, A p) { return p; }, score)
                                 : A(1);
@@ -612,9 +611,12 @@ void round_sums(const Exec& exec, View2<T> y, View2<const Accumulate<T>> sums) {
       });
 }
 
-#define TRIREME_INSTANTIATE(A, B)                                                     \
-  template void choose_experts<A, B>(const Exec&, View2<A>, View2<A>, View1<const B>, \
-                                     const ExpertChoice&)
+#define TRIREME_INSTANTIATE(A, B)                                                                  \
+  template void choose_experts<A, B>(const Exec&, View2<A>, View2<A>, View1<const B>,              \
+                                     const ExpertChoice&);                                         \
+  template void balance_experts<A, B>(const Exec&, View1<double>, View2<A>, View2<const A>,        \
+                                      View2<const B>, const SampleRows&, double, const LossScale&, \
+                                      bool)
 TRIREME_INSTANTIATE(float, float);
 TRIREME_INSTANTIATE(double, double);
 TRIREME_INSTANTIATE(float, Bf16);
@@ -625,9 +627,6 @@ TRIREME_INSTANTIATE(float, Fp16);
   template void choose_experts_backward<A>(const Exec&, View2<A>, View2<const A>, View2<const A>, \
                                            View2<const A>, const ExpertChoice&);                  \
   template void log_sums_of_exponentials<A>(const Exec&, View1<A>, View2<const A>);               \
-  template void balance_experts<A>(const Exec&, View1<double>, View2<A>, View2<const A>,          \
-                                   View2<const A>, const SampleRows&, double, const LossScale&,   \
-                                   bool);                                                         \
   template void limit_logits<A>(const Exec&, View1<double>, View2<A>, View2<const A>,             \
                                 View1<const A>, double, const LossScale&);                        \
   template void order_routes<A>(const Exec&, View1<std::int32_t>, View1<std::int32_t>,            \

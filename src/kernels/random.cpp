@@ -47,7 +47,7 @@ void normal_fill(const Exec& exec, View1<T> x, const RandomKey& key, double stan
 
 template <class T>
 void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double standard_deviation,
-                 std::int64_t global_rows, std::int64_t first_row) {
+                 std::int64_t global_rows, std::int64_t first_row, std::int64_t first_outer) {
   const std::int64_t rows = extent(x, 1);
   const std::int64_t inner = extent(x, 2);
   check(first_row >= 0 && first_row + rows <= global_rows, "rows [", first_row, ", ",
@@ -60,14 +60,14 @@ void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double stan
         const std::int64_t outer = r / rows;
         const std::int64_t row = r % rows;
         T* part = &x(outer, row, 0);
-        const std::int64_t start = (outer * global_rows + first_row + row) * inner;
+        const std::int64_t start = ((first_outer + outer) * global_rows + first_row + row) * inner;
         normal_part(team, part, array, standard_deviation, start, inner);
       });
 }
 
 template <class T>
 void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bound,
-                  std::int64_t global_rows, std::int64_t first_row) {
+                  std::int64_t global_rows, std::int64_t first_row, std::int64_t first_outer) {
   const std::int64_t rows = extent(x, 1);
   const std::int64_t inner = extent(x, 2);
   check(first_row >= 0 && first_row + rows <= global_rows, "rows [", first_row, ", ",
@@ -77,7 +77,8 @@ void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bou
       "kernels/uniform_fill", exec, extent(x, 0) * rows,
       KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         T* part = x.data() + r * inner;
-        const std::int64_t start = (r / rows * global_rows + first_row + r % rows) * inner;
+        const std::int64_t start =
+            ((first_outer + r / rows) * global_rows + first_row + r % rows) * inner;
         for_lanes(team, inner, [&](std::int64_t i) {
           const auto word = static_cast<std::uint64_t>(start + i);
           const double u = uniform_from_word(philox(array, word / 4).w[word % 4]);
@@ -104,9 +105,9 @@ void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number) {
 #define TRIREME_INSTANTIATE(T)                                                                 \
   template void normal_fill<T>(const Exec&, View1<T>, const RandomKey&, double, std::int64_t); \
   template void normal_fill<T>(const Exec&, View3<T>, const RandomKey&, double, std::int64_t,  \
-                               std::int64_t);                                                  \
+                               std::int64_t, std::int64_t);                                    \
   template void uniform_fill<T>(const Exec&, View3<T>, const RandomKey&, double, std::int64_t, \
-                                std::int64_t);                                                 \
+                                std::int64_t, std::int64_t);                                   \
   template void fill_operand<T>(const Exec&, View1<T>, std::uint32_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -194,6 +194,19 @@ void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const
     detail::sgd_of_form<detail::SgdForm::momentum>(exec, weight, b, gradient, sgd, control, parts);
 }
 
+namespace {
+
+/// Mean of the counts of a part.
+template <class Real>
+KOKKOS_FORCEINLINE_FUNCTION double mean_count(const Team& team, const Real* counts,
+                                              std::int64_t elements) {
+  const double sum = sum_lanes<double>(
+      team, elements, [&](std::int64_t i) { return static_cast<double>(counts[i]); });
+  return sum / static_cast<double>(elements);
+}
+
+}  // namespace
+
 template <class Real>
 void balance_update(const Exec& exec, View1<Real> weight, View1<const Real> counts, double rate,
                     View1<const double> control, const UpdateRanges& parts) {
@@ -205,12 +218,26 @@ void balance_update(const Exec& exec, View1<Real> weight, View1<const Real> coun
         if (control(control_proceed) == 0) return;
         Real* w = weight.data() + part.weight;
         const Real* n = counts.data() + part.gradient;
-        const double sum = sum_lanes<double>(
-            team, part.elements, [&](std::int64_t i) { return static_cast<double>(n[i]); });
-        const double mean = sum / static_cast<double>(part.elements);
+        const double mean = mean_count(team, n, part.elements);
         for_lanes(team, part.elements, [&](std::int64_t i) {
           const auto count = static_cast<double>(n[i]);
           w[i] += count < mean ? step : count > mean ? -step : Real(0);
+        });
+      });
+}
+
+template <class Real>
+void load_update(const Exec& exec, View1<Real> weight, View1<const Real> counts,
+                 View1<const double> control, const UpdateRanges& parts) {
+  expect_shape(control, "control", {control_size});
+  for_parts(
+      "kernels/load_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
+        if (control(control_proceed) == 0) return;
+        Real* w = weight.data() + part.weight;
+        const Real* n = counts.data() + part.gradient;
+        const double mean = mean_count(team, n, part.elements);
+        for_lanes(team, part.elements, [&](std::int64_t i) {
+          w[i] = mean > 0 ? static_cast<Real>(static_cast<double>(n[i]) / mean) : Real(1);
         });
       });
 }
@@ -404,6 +431,8 @@ template void round_weights<Fp16, float>(const Exec&, View1<Fp16>, View1<const f
                                  const Sgd&, View1<const double>, const UpdateRanges&);           \
   template void balance_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,         \
                                      View1<const double>, const UpdateRanges&);                   \
+  template void load_update<Real>(const Exec&, View1<Real>, View1<const Real>,                    \
+                                  View1<const double>, const UpdateRanges&);                      \
   template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,          \
                                      View1<const Real>, const AdamW&, View1<const double>);       \
   template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,          \

@@ -4,6 +4,7 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/expert_capacity.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/tensor/copy.hpp>
 
@@ -56,6 +57,12 @@ kernels::ExpertChoice choice_of(const deck::ExpertsConfig& e) {
           e.scale,  e.groups,     e.active_groups};
 }
 
+/// If tensor ranks split every expert, each of them has the experts of its replica.
+kernels::ExpertParts parts_of(const deck::ExpertsConfig& e, const architecture::Shard& shard) {
+  if (e.split) return {e.number, shard.expert_size, 1, 0};
+  return {e.number, shard.expert_size, shard.tensor_size, shard.tensor_rank};
+}
+
 }  // namespace
 
 template <class P>
@@ -64,10 +71,12 @@ ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
     : BlockOperation<P>(op),
       axis_(place.axis),
       choice_(choice_of(place.model().experts)),
-      parts_{place.model().experts.number, place.parameters.shard().expert_size,
-             place.parameters.shard().tensor_size, place.parameters.shard().tensor_rank},
+      parts_(parts_of(place.model().experts, place.parameters.shard())),
       copies_(place.axis.experts()),
-      held_(place.parameters.shard().experts(place.model().experts.number)),
+      held_(place.parameters.shard().part_of(
+          {0,
+           architecture::rows_of_experts(architecture::Rows::bounds, place.model()).experts.divide},
+          place.model().experts.number)),
       experts_(place.model().experts),
       sequence_(place.model().sequence) {
   const architecture::TrainingObjective objective = architecture::objective_of(place.model());
@@ -75,10 +84,12 @@ ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
     return objective.loss_sum(loss) + place.layer();
   };
   counts_sum_ = objective.expert_sum(place.layer());
-  if (!op.arrays.empty()) {
-    const std::string name = place.array(op.arrays.front().name);
-    bias_ = place.parameters.weight(name, experts_.number);
-    bias_gradient_ = place.parameters.gradient(name, experts_.number);
+  if (objective.drops) dropped_sum_ = objective.dropped_sum(place.layer());
+  for (const architecture::ArraySpec& array : op.arrays) {
+    const std::string name = place.array(array.name);
+    (array.is_load ? load_ : bias_) = place.parameters.weight(name, experts_.number);
+    if (const auto counts = place.parameters.gradient(name, experts_.number); counts.extent(0) > 0)
+      counts_.push_back(counts);
   }
   if (experts_.balances()) balance_sum_ = sum_of(architecture::balance_loss);
   if (experts_.limits_logits()) z_sum_ = sum_of(architecture::router_z_loss);
@@ -99,6 +110,7 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
     kernels::copy<A>(c.handle, flat(scores), flat<const A>(logits));
   kernels::choose_experts<A, T>(c.handle, own, scores, bias_, choice_);
   axis_.gather(c.handle, all, own, "experts, choices, forward");
+  drop(c, axis_.is_complete() ? all : own);
   const View2<A> routes = axis_.experts().divides() ? exchange(c) : axis_.is_complete() ? all : own;
   kernels::order_routes<A>(
       c.handle, flat(v.template numbers<std::int32_t>(this->op_.saved[choice::order])),
@@ -106,6 +118,27 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   if (!c.context.evaluates()) return;
   add_losses(c, {});
   add_counts(c);
+}
+
+template <class P>
+void ChoiceOperation<P>::drop(const PassArguments<P>& c, View2<Accumulate<T>> routes) const {
+  using A = Accumulate<T>;
+  const ContextAxis& context = axis_.context();
+  const bool divides = context.size() > 1;
+  const std::int64_t limit = experts_.tokens_per_sample(sequence_);
+  std::int64_t tokens = divides ? sequence_ : c.values.sizes().sequence;
+  // Without the other ranks' choices, as in measurements, the own ones are those of one sample.
+  if (!axis_.is_complete()) tokens = extent(routes, 0);
+  if (limit >= tokens) return;
+  kernels::SampleChunks chunks{tokens, tokens};
+  if (divides)
+    chunks = {context.places().held, context.places().head.count, context.rank(),
+              2 * context.size() - 1 - context.rank(), 2 * context.size()};
+  const View2<A> counts = rows_of(c.values.sums(this->op_.scratch[choice::chunk_counts]), 0,
+                                  extent(routes, 0) / chunks.tokens * chunks.count);
+  kernels::count_chunks<A>(c.handle, counts, routes, chunks);
+  context.sum(c.handle, counts, "experts, tokens of chunks, forward");
+  kernels::drop_routes<A>(c.handle, routes, counts, chunks, limit);
 }
 
 template <class P>
@@ -125,7 +158,9 @@ auto ChoiceOperation<P>::exchange(const PassArguments<P>& c) const -> View2<Accu
 
 /// balance_loss = weight Σ_b E / (k S) Σ_e n[b, e] P[b, e], with the number n of a sample's tokens
 /// that use expert e, and the mean P of their scores (DeepSeek-AI 2024, arXiv 2412.19437, eq. 17 to
-/// 20). router_z_loss = weight Σ_t (log Σ_e exp(logits[t, e]))². Means are over the global batch.
+/// 20). With balance = "batch", the load of expert e in the previous step takes the place of E n /
+/// (k S) (as in Fedus et al. 2021, arXiv 2101.03961, eq. 4, but one step late). router_z_loss =
+/// weight Σ_t (log Σ_e exp(logits[t, e]))². Means are over the global batch.
 template <class P>
 void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<T>> dlogits) const {
   using A = Accumulate<T>;
@@ -136,16 +171,22 @@ void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<
       flat(v.template numbers<double>(this->op_.scratch[choice::row_losses]));
   const auto S = static_cast<double>(sequence_);
   const double weight = c.context.sample_weight;
-  if (balance_sum_ >= 0) {
+  if (load_.extent(0) > 0) {
+    const View2<const T> loads(load_.data(), 1, load_.extent(0));
+    kernels::balance_experts<A, T>(
+        c.handle, rows, dlogits, scores, loads, {0, std::max<std::int64_t>(1, extent(scores, 0))},
+        experts_.balance_weight / S, {weight, c.context.loss_scale}, choice_.sigmoid);
+    add_sum(c, rows, balance_sum_);
+  } else if (balance_sum_ >= 0) {
     const View2<A> counts = v.sums(this->op_.scratch[choice::counts]);
     kernels::fill(c.handle, flat(counts), 0.0);
     if (axis_.is_complete()) kernels::count_experts<A>(c.handle, counts, token_routes(c));
     axis_.context().sum(c.handle, counts, "experts, tokens of samples");
     const double factor = experts_.balance_weight * static_cast<double>(experts_.number) /
                           (static_cast<double>(experts_.active) * S * S);
-    kernels::balance_experts<A>(c.handle, rows, dlogits, scores, counts,
-                                {axis_.rows().offset, v.sizes().sequence}, factor,
-                                {weight, c.context.loss_scale}, choice_.sigmoid);
+    kernels::balance_experts<A, A>(c.handle, rows, dlogits, scores, counts,
+                                   {axis_.rows().offset, v.sizes().sequence}, factor,
+                                   {weight, c.context.loss_scale}, choice_.sigmoid);
     add_sum(c, rows, balance_sum_);
   }
   if (z_sum_ < 0) return;
@@ -175,16 +216,17 @@ void ChoiceOperation<P>::add_sum(const PassArguments<P>& c, View1<double> rows,
 template <class P>
 void ChoiceOperation<P>::add_counts(const PassArguments<P>& c) const {
   using A = Accumulate<T>;
-  if (const bool first = axis_.cuts_tokens() || axis_.rank() == 0;
-      first && !c.context.evaluates() && bias_gradient_.extent(0) > 0)
-    kernels::count_experts<A, typename P::Gradient>(
-        c.handle, trireme::matrix(bias_gradient_, 1, experts_.number),
-        axis_.own_rows(token_routes(c)));
+  if ((axis_.cuts_tokens() || axis_.rank() == 0) && !c.context.evaluates())
+    for (const View1<typename P::Gradient>& counts : counts_)
+      kernels::count_experts<A, typename P::Gradient>(
+          c.handle, trireme::matrix(counts, 1, experts_.number), axis_.own_rows(token_routes(c)));
   const std::int64_t counted = counted_rows(c);
   if (counted == 0) return;
+  const View2<const A> routes = rows_of(axis_.own_rows(token_routes(c)), 0, counted);
   const View1<double> counts = part(c.context.losses, {counts_sum_, experts_.number});
-  kernels::count_experts<A, double>(c.handle, trireme::matrix(counts, 1, experts_.number),
-                                    rows_of(axis_.own_rows(token_routes(c)), 0, counted));
+  kernels::count_experts<A, double>(c.handle, trireme::matrix(counts, 1, experts_.number), routes);
+  if (dropped_sum_ >= 0)
+    kernels::count_dropped<A>(c.handle, part(c.context.losses, {dropped_sum_, 1}), routes);
 }
 
 template <class P>
@@ -219,6 +261,8 @@ void ChoiceOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
 
 std::int64_t RoutedRows::read(const Exec& exec, View1<std::int32_t> bounds) {
   copy_to_host<std::int32_t>(exec, bounds_, bounds, "rows of experts");
+  check(bounds_.back() <= most_, "experts have ", bounds_.back(), " rows, but only ", most_,
+        " are planned");
   return bounds_.back();
 }
 
@@ -227,16 +271,16 @@ ExpertProductOperation<P>::ExpertProductOperation(const architecture::Operation&
                                                   const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       axis_(place.axis),
+      outputs_(columns_of(op.output, place)),
       linear_(place.parameters, place.array(op.arrays.front().name),
               op.bias().empty() ? "" : place.array(op.bias()),
-              matrices_of(place.plan.description, op, place.plan.sizes) *
-                  (op.arrays.front().elements() /
-                   (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
-              op.arrays.front().shape.back()),
-      outputs_(op.arrays.front().elements() /
-               (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
+              matrices_of(place.plan.description, op, place.plan.sizes) * outputs_,
+              columns_of(op.input(), place)),
+      adds_bias_(adds_bias(place)),
       active_(place.model().experts.active),
-      routed_(matrices_of(place.plan.description, op, place.plan.sizes)),
+      routed_(matrices_of(place.plan.description, op, place.plan.sizes),
+              rows_of(architecture::rows_of_experts(architecture::Rows::routed, place.model()),
+                      place.plan.sizes)),
       copies_(place.axis.experts()),
       input_forward_(op.name + ", input, forward"),
       input_backward_(op.name + ", input, backward"),
@@ -312,7 +356,7 @@ void ExpertProductOperation<P>::forward(const PassArguments<P>& c, const BlockOp
   if (this->op_.cut == architecture::Cut::inputs)
     return sum(c, y, output_forward_, [&](const Expert& e) {
       kernels::linear_forward<T>(c.handle, e.rows, part(x, e.routed), e.weights, View1<T>());
-      if (weighs_bias())
+      if (weighs_bias() && adds_bias_)
         kernels::add_weighed_bias<T>(c.handle, e.rows, e.bias, weights(c), e.order);
     });
   const View2<T> all = received(
@@ -342,7 +386,8 @@ void ExpertProductOperation<P>::backward_input(const PassArguments<P>& c, const 
   }
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
-    if (weighs_bias()) kernels::dot_bias<T>(c.handle, of_weights, e.rows, e.bias, e.order);
+    if (weighs_bias() && adds_bias_)
+      kernels::dot_bias<T>(c.handle, of_weights, e.rows, e.bias, e.order);
     kernels::linear_backward_input<T>(c.handle, part(dx, e.routed), e.rows, e.weights);
   });
 }
@@ -363,7 +408,7 @@ void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const
     kernels::linear_backward_weight<T>(
         c.handle, e.gradient, outputs ? e.bias_gradient : View1<typename P::Gradient>(),
         outputs ? part(dy, e.routed) : e.rows, outputs ? e.rows : part(x, e.routed));
-    if (!weighs_bias() || e.bias_gradient.extent(0) == 0) return;
+    if (!weighs_bias() || !adds_bias_ || e.bias_gradient.extent(0) == 0) return;
     kernels::weigh_routed<T>(c.handle, e.rows, weights(c), e.order);
     kernels::linear_backward_bias<T>(c.handle, e.bias_gradient, e.rows);
   });
@@ -415,7 +460,9 @@ ExpertActivationOperation<P>::ExpertActivationOperation(const architecture::Oper
                                 })),
       routed_(rows_of(place.plan.description.tensors[architecture::at(op.inputs.back())].rows,
                       place.plan.sizes) -
-              1),
+                  1,
+              rows_of(place.plan.description.tensors[architecture::at(op.output)].rows,
+                      place.plan.sizes)),
       rows_(mean_rows_of(place.plan.description.tensors[architecture::at(op.output)].rows,
                          place.plan.sizes)) {}
 

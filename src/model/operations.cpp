@@ -4,6 +4,7 @@
 #include <trireme/model/attention_operations.hpp>
 #include <trireme/model/embedding_operation.hpp>
 #include <trireme/model/expert_operations.hpp>
+#include <trireme/model/expert_rounds.hpp>
 #include <trireme/model/logits.hpp>
 
 namespace trireme::model {
@@ -198,17 +199,6 @@ std::optional<Evaluations> ActivationOperation<P>::evaluations(const PassArgumen
 
 // ---- matrix product
 
-namespace {
-
-template <class P>
-std::int64_t columns_of(int tensor, const OperationPlace<P>& place) {
-  const auto& tensors = place.plan.description.tensors;
-  return architecture::columns_of(tensors[static_cast<std::size_t>(tensor)].columns,
-                                  place.plan.sizes);
-}
-
-}  // namespace
-
 template <class P>
 LinearOperation<P>::LinearOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
@@ -373,6 +363,12 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<ExpertProductOperation<P>>(op, place);
     case OperationKind::expert_activation:
       return std::make_unique<ExpertActivationOperation<P>>(op, place);
+    case OperationKind::dispatch:
+      return std::make_unique<DispatchOperation<P>>(op, place);
+    case OperationKind::expert_rounds:
+      return std::make_unique<ExpertRoundsOperation<P>>(op, place);
+    case OperationKind::combine:
+      return std::make_unique<CombineOperation<P>>(op, place);
     case OperationKind::gate:
       return std::make_unique<GateOperation<P>>(op, place);
     case OperationKind::add:

@@ -87,22 +87,24 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
 
 namespace {
 
-/// Fills this rank's slice of a random array. The kernels see three axes: the axes before the split
-/// axis as one axis, the split axis, and the axes after it as one axis.
+/// Fills this rank's slice of a random array. The kernels see three dimensions: those before the
+/// last divided dimension as one, this one, and those after it as one. Of those before it, only the
+/// first may be divided.
 template <class T>
 void fill_random(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
                  const RandomKey& key) {
-  const auto axis = static_cast<std::size_t>(spec.split_axis < 0 ? 0 : spec.split_axis);
+  const auto axis = static_cast<std::size_t>(spec.cuts.empty() ? 0 : spec.cuts.back().dimension);
+  const std::int64_t first = axis == 0 ? 0 : tensor.offset[0] * product(tensor.shape, 1, axis);
   const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   const View3<T> x(tensor.data.data(), size(product(tensor.extent, 0, axis)),
                    size(tensor.extent[axis]),
                    size(product(tensor.extent, axis + 1, tensor.extent.size())));
   if (spec.initialisation == architecture::Initialisation::uniform)
     kernels::uniform_fill(exec, x, key, spec.standard_deviation, tensor.shape[axis],
-                          tensor.offset[axis]);
+                          tensor.offset[axis], first);
   else
     kernels::normal_fill(exec, x, key, spec.standard_deviation, tensor.shape[axis],
-                         tensor.offset[axis]);
+                         tensor.offset[axis], first);
 }
 
 }  // namespace
@@ -156,7 +158,7 @@ void Parameters<P>::initialise(const Exec& exec, const Entry& e, std::uint64_t s
     case architecture::Initialisation::row_norms:
       set_row_norms(exec, e, [&](const NamedTensor<Compute>& rows) {
         ArraySpec by_rows = *entry(rows.name).spec;
-        by_rows.split_axis = 0;
+        by_rows.cuts = architecture::tensor_cuts(0);
         fill_random(exec, rows, by_rows,
                     RandomKey{seed, Purpose::initialisation, entry(rows.name).number(), 0});
       });

@@ -14,8 +14,8 @@ namespace trireme::optim {
 
 bool shows_noise(const architecture::ArraySpec& a, std::int64_t layers) {
   // With group > 1, tensor ranks that share a head of keys and values have parts of its gradient.
-  return a.decay && !a.frozen && !a.partial_gradient && a.group == 1 && a.block >= 1 &&
-         a.block <= layers;
+  return a.decay && !a.frozen && !a.partial_gradient &&
+         !a.is_divided(architecture::Divide::groups) && a.block >= 1 && a.block <= layers;
 }
 
 template <class P>

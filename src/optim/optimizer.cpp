@@ -54,7 +54,7 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
 
 template <class P>
 auto Optimizer<P>::rule_of(const Entry& entry) const -> Rule {
-  if (entry.spec->counts_tokens) return Rule::balance;
+  if (entry.spec->counts_tokens) return entry.spec->is_load ? Rule::load : Rule::balance;
   return muon_ && entry.local.hidden_matrix ? Rule::matrices : Rule::config;
 }
 
@@ -66,8 +66,9 @@ std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(Rule rule) const {
     if (block.elements() == 0) continue;
     const Entry& entry = parameters_->entries()[block.local];
     if (rule_of(entry) != rule) continue;
-    check(rule != Rule::balance || block.elements() == entry.spec->elements(), entry.spec->name,
-          ": a rank updates only ", block.elements(), " of ", entry.spec->elements(), " elements");
+    check(!entry.spec->counts_tokens || block.elements() == entry.spec->elements(),
+          entry.spec->name, ": a rank updates only ", block.elements(), " of ",
+          entry.spec->elements(), " elements");
     kernels::UpdateRange& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
@@ -133,6 +134,7 @@ void Optimizer<P>::lay_out_sums() {
   const std::vector<kernels::UpdateRange> updates = update_ranges(Rule::config);
   const std::vector<kernels::UpdateRange> matrices = update_ranges(Rule::matrices);
   const std::vector<kernels::UpdateRange> balances = update_ranges(Rule::balance);
+  const std::vector<kernels::UpdateRange> loads = update_ranges(Rule::load);
   const std::vector<double> factors = matrix_factors();
   const auto table_bytes = [](const std::vector<kernels::UpdateRange>& table) {
     return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdateRange)));
@@ -144,12 +146,13 @@ void Optimizer<P>::lay_out_sums() {
            aligned(norms * blocks * 8) + 2 * aligned(norms > 0 ? blocks * 8 : 0);
   };
   const std::int64_t of_experts = std::ssize(experts.ends_of_sums);
-  scalars_ = Arena(
-      "optimizer scalars",
-      list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) + aligned(of_experts * 8) +
-          aligned(kernels::status_size * 8) + aligned(kernels::control_size * 8) + 2 * aligned(8) +
-          aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) + table_bytes(updates) +
-          table_bytes(matrices) + table_bytes(balances) + aligned(std::ssize(factors) * 8));
+  scalars_ =
+      Arena("optimizer scalars",
+            list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) +
+                aligned(of_experts * 8) + aligned(kernels::status_size * 8) +
+                aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * sums * 8) +
+                aligned(norms > 0 ? arrays * 8 : 0) + table_bytes(updates) + table_bytes(matrices) +
+                table_bytes(balances) + table_bytes(loads) + aligned(std::ssize(factors) * 8));
   sums_ = scalars_.take<double>(sums);
   expert_sums_ = scalars_.take<double>(of_experts);
   status_ = scalars_.take<double>(kernels::status_size);
@@ -192,6 +195,7 @@ void Optimizer<P>::lay_out_sums() {
   parts_ = take_table(updates);
   matrix_parts_ = take_table(matrices);
   balance_parts_ = take_table(balances);
+  load_parts_ = take_table(loads);
   factors_ = scalars_.take<double>(std::ssize(factors));
   copy_to_device<double>(exec, factors_, factors);
   fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
@@ -407,6 +411,9 @@ void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double
     kernels::balance_update<Master>(exec, all_updated(), parameters_->all_gradients(),
                                     architecture_.model.experts.bias_rate, control_,
                                     balance_parts_);
+  if (load_parts_.chunks > 0)
+    kernels::load_update<Master>(exec, all_updated(), parameters_->all_gradients(), control_,
+                                 load_parts_);
   round_weights(exec);
 }
 
@@ -421,7 +428,7 @@ View1<typename P::Master> Optimizer<P>::all_updated() const {
 template <class P>
 void Optimizer<P>::round_weights(const Exec& exec) const {
   if constexpr (has_masters) {
-    for (const kernels::UpdateRanges& parts : {parts_, matrix_parts_, balance_parts_})
+    for (const kernels::UpdateRanges& parts : {parts_, matrix_parts_, balance_parts_, load_parts_})
       kernels::round_weights<typename P::Compute, Master>(exec, parameters_->all_weights(),
                                                           masters_, parts);
   }

@@ -37,7 +37,7 @@ SharedGradients<P>::SharedGradients(grid::Grid& grid, const deck::ModelConfig& m
   for (const auto& entry : parameters.entries())
     for (const architecture::Piece& piece : entry.local.pieces) {
       if (entry.spec->frozen || !entry.local.split || piece.holders.extent == 1) continue;
-      const auto axis = static_cast<std::size_t>(entry.spec->split_axis);
+      const auto axis = static_cast<std::size_t>(entry.spec->tensor_cut()->dimension);
       const auto found = std::ranges::find(heads, piece.offset[axis]);
       check(found != heads.end() && piece.extent[axis] == 1, entry.spec->name,
             ": what tensor ranks share is not a single head of keys or values");

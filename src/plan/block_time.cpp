@@ -3,6 +3,7 @@
 
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/operation_calls.hpp>
+#include <trireme/base/alignment.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -159,6 +160,44 @@ void BlockTimeModel::add_product(PassTime& time, const Part& part,
   }
 }
 
+/// Adds the times of the products of experts in rounds, and of their activation. Each round reads
+/// the weights. The backward pass computes the first product again.
+void BlockTimeModel::add_rounds(PassTime& time, const Part& part, const OperationCall& call) const {
+  const Operation& op = part.operations[at(call.operation)];
+  const auto columns = [&](int tensor) {
+    return columns_of(part.tensors[at(tensor)].columns, sizes_);
+  };
+  const architecture::Tensor& inner = part.tensors[at(op.scratch[1])];
+  const std::int64_t D = columns(op.input()), H = columns(op.scratch[1]),
+                     F = columns(op.scratch[2]);
+  architecture::Rows routed = inner.rows;
+  routed.kind = Rows::routed;
+  const std::int64_t rows = std::llround(static_cast<double>(mean_rows_of(routed, sizes_)) *
+                                         machine_.software.expert_imbalance);
+  const std::int64_t rounds =
+      std::max<std::int64_t>(1, divided_up(rows, rows_of(inner.rows, sizes_)));
+  const auto element = static_cast<double>(sizes_.element);
+  const auto sum = static_cast<double>(sizes_.accumulate);
+  const auto weights = static_cast<double>(matrices_of(part, op, sizes_) * rounds);
+  const auto add = [&](const ProductSizes& sizes, std::int64_t in, std::int64_t out,
+                       double of_weight) {
+    time.compute +=
+        kernels_.product(sizes, static_cast<double>(rows * (in + out)) * element +
+                                    weights * static_cast<double>(in * out) * of_weight);
+    time.flops += sizes.flops();
+  };
+  add({rows, H, D}, D, H, element);
+  time.compute += kernels_.memory(
+      machine_.software.traffic_ratio * static_cast<double>(rows * (H + F)) * element,
+      machine_.kernels.activation);
+  if (call.pass == Pass::forward) return add({rows, D, F}, F, D, element);
+  add({rows, F, D}, F, D, element);
+  add({rows, D, H}, D, H, element);
+  if (!op.trains_product()) return;
+  add({D, F, rows}, F, D, 2 * sum);
+  add({H, D, rows}, D, H, 2 * sum);
+}
+
 void BlockTimeModel::add_attention(PassTime& time, const Part& part,
                                    const OperationCall& call) const {
   const bool forward = call.pass == Pass::forward;
@@ -234,6 +273,8 @@ PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const
     add_product(time, part, call);
   else if (op.kind == OperationKind::attention)
     add_attention(time, part, call);
+  else if (op.kind == OperationKind::expert_rounds)
+    add_rounds(time, part, call);
   else if (op.kind != OperationKind::dropout || architecture_.model.dropout > 0)
     add_kernel(time, part, call);
   if (call.accumulates() && !rule_of(op.kind).adds_gradient)
@@ -264,7 +305,7 @@ Seconds BlockTimeModel::exchange(const Part& part, const Operation& op, Pass pas
   if (!copies) return 0;
   const architecture::Tensor& t = part.tensors[at(copies->columns)];
   const std::int64_t rows =
-      architecture::exchanged_rows(*copies, architecture_.model.experts, sizes_, true);
+      architecture::exchanged_rows(*copies, architecture_.model, sizes_, true);
   return network_.among_experts(
       static_cast<double>(rows * columns_of(t.columns, sizes_) *
                           architecture::bytes_of(t.numbers, sizes_.element, sizes_.accumulate)) *

@@ -48,7 +48,7 @@ std::vector<TrafficRow> outer_traffic(const deck::Config& config,
   for (const auto& array : arrays) {
     if (array.frozen) continue;
     const architecture::ArraySpec& spec = architecture.arrays[array.number];
-    (spec.of_experts ? of_experts : fragments)[static_cast<std::size_t>(
+    (spec.of_experts() ? of_experts : fragments)[static_cast<std::size_t>(
         architecture::fragment_of(spec, config.model, config.local))] += array.elements();
   }
   for (std::size_t i = 0; i < fragments.size(); ++i)

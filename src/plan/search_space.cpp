@@ -158,7 +158,7 @@ std::vector<std::int64_t> SearchSpace::expert_sizes(const Layout& axes) {
   if (!expert_.fixed && (number == 0 || !deck::may_divide_experts(c))) return {1};
   std::vector<std::int64_t> sizes = deck::divisors(axes.data * c.parallel.context);
   std::erase_if(sizes, [&](std::int64_t n) {
-    return !expert_.allows(n) || (n > 1 && n * axes.tensor > number);
+    return !expert_.allows(n) || (n > 1 && n > c.model.experts.most_replicas(axes.tensor));
   });
   if (sizes.empty()) reject("replicas or experts not divisible by expert");
   return sizes;

@@ -11,7 +11,7 @@ std::int64_t shared_parameters(const architecture::Architecture& architecture,
                                const deck::ParallelConfig& p, std::int64_t stage) {
   std::int64_t sum = 0;
   for (const architecture::ArraySpec& array : architecture.arrays)
-    for (std::int64_t t = 0; array.of_vocabulary && t < p.tensor; ++t)
+    for (std::int64_t t = 0; array.of_vocabulary() && t < p.tensor; ++t)
       sum += layout::split(array.shape[0], p.vocabulary_parts(), stage * p.tensor + t).extent *
              array.shape[1];
   return sum;
@@ -22,7 +22,7 @@ std::vector<std::int64_t> parameters_by_block(const architecture::Architecture& 
                                               bool shared) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));
   for (const architecture::ArraySpec& array : architecture.arrays)
-    if (!shared || !array.of_vocabulary)
+    if (!shared || !array.of_vocabulary())
       sums[static_cast<std::size_t>(array.block)] += array.elements();
   return sums;
 }

@@ -31,7 +31,7 @@ double update_bytes(const deck::Config& config, const TypedSizes& sizes, const M
 /// Mean number of an array's elements on a rank.
 double held_elements(const architecture::ArraySpec& array, const deck::ParallelConfig& p) {
   const std::int64_t parts =
-      array.split_axis < 0 ? 1 : p.tensor * (array.of_experts ? p.expert : 1);
+      (array.tensor_cut() == nullptr ? 1 : p.tensor) * (array.of_experts() ? p.expert : 1);
   return static_cast<double>(array.elements()) / static_cast<double>(parts);
 }
 
@@ -41,7 +41,7 @@ double part_parameters(const architecture::BlockDescription& part, const deck::P
   double n = 0;
   for (const architecture::Operation& op : part.operations)
     for (const architecture::ArraySpec& array : op.arrays)
-      if (!array.tied && !array.frozen && (!only_divided_experts || array.of_experts))
+      if (!array.tied && !array.frozen && (!only_divided_experts || array.of_experts()))
         n += held_elements(array, p);
   return n;
 }
@@ -56,7 +56,7 @@ std::vector<double> parameters_of(const Architecture& a,
   for (const architecture::ArraySpec& array : a.arrays) {
     if (array.frozen != frozen) continue;
     const double n = held_elements(array, p);
-    if (shared && array.of_vocabulary) {
+    if (shared && array.of_vocabulary()) {
       for (double& stage : all) stage += n / static_cast<double>(all.size());
       continue;
     }
@@ -65,7 +65,7 @@ std::vector<double> parameters_of(const Architecture& a,
     for (std::size_t s = 0; s < all.size(); ++s)
       if (stage_layers[s].offset <= layer && layer < stage_layers[s].end()) stage = s;
     all[stage] += n;
-    if (a.model.tied_embeddings && array.of_vocabulary && all.size() > 1) all.back() += n;
+    if (a.model.tied_embeddings && array.of_vocabulary() && all.size() > 1) all.back() += n;
   }
   return all;
 }
@@ -215,7 +215,7 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   }
   const auto add = [&](const architecture::ArraySpec& array) {
     const double n = held_elements(array, p);
-    const bool table = array.of_vocabulary;
+    const bool table = array.of_vocabulary();
     if (table && p.shares_vocabulary())
       sizes.tables += n / static_cast<double>(sizes.layers.size());
     else if (array.block == 0)

@@ -114,9 +114,9 @@ class Counter {
       }
     };
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
-    add_all(config_.model.adapter.present()       ? "adapters: all-reduce"
-            : config_.model.experts.bias_rate > 0 ? "norms of heads, tokens of experts: all-reduce"
-                                                  : "norms of heads: all-reduce",
+    add_all(config_.model.adapter.present()        ? "adapters: all-reduce"
+            : config_.model.experts.counts_batch() ? "norms of heads, tokens of experts: all-reduce"
+                                                   : "norms of heads: all-reduce",
             true);
     const std::vector<std::int64_t> here = layers_from(0);
     std::int64_t norms = 0;
@@ -309,9 +309,10 @@ class Counter {
     if (const auto sum = rule_of(op.kind).context_sum; sum != nullptr && has_pass(op, pass))
       if (const auto summed = sum(op, pass)) {
         const auto& t = part.tensors[static_cast<std::size_t>(*summed)];
-        add("context", text(name, ": all-reduce"), sizes_.context_ranks, layers * micro_batches_,
-            layers * micro_batches_ * rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) *
-                bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
+        if (t.rows != architecture::Rows::none)
+          add("context", text(name, ": all-reduce"), sizes_.context_ranks, layers * micro_batches_,
+              layers * micro_batches_ * rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) *
+                  bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
       }
     if (const auto exchange = rule_of(op.kind).exchange; exchange != nullptr && has_pass(op, pass))
       if (const auto rows = exchange(op, pass)) copies(part, *rows, name, layers * micro_batches_);
@@ -336,8 +337,7 @@ class Counter {
   void copies(const architecture::BlockDescription& part, const architecture::Exchange& exchange,
               const std::string& name, std::int64_t times) {
     const auto& t = part.tensors[static_cast<std::size_t>(exchange.columns)];
-    const std::int64_t rows =
-        architecture::exchanged_rows(exchange, architecture_.model.experts, sizes_);
+    const std::int64_t rows = architecture::exchanged_rows(exchange, architecture_.model, sizes_);
     add("experts", text(name, exchange.returns ? ": return, at most" : ": all-to-all, at most"),
         parallel_.expert, times,
         times * rows * columns_of(t.columns, sizes_) *

@@ -53,7 +53,9 @@ std::string to_json(const Metrics& m) {
   for (const NamedLoss& other : m.other_validation_losses)
     line["validation_" + other.name] = other.mean;
   append("bits_per_byte", m.bits_per_byte);
+  if (!m.expert_tokens.empty()) line["expert_tokens"] = m.expert_tokens;
   if (!m.expert_loads.empty()) line["expert_loads"] = m.expert_loads;
+  if (!m.dropped_choices.empty()) line["dropped_choices"] = m.dropped_choices;
   return line.dump();
 }
 

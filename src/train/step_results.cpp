@@ -220,7 +220,9 @@ StepResult StepResults<P>::result_from(std::span<const double> sums, std::span<c
   found.gradient_norm = status[kernels::status_norm];
   found.skips = skips_from<P>(config_, status, *parts_.optimizer);
   const architecture::TrainingObjective& objective = parts_.model->objective();
+  found.expert_tokens = objective.expert_tokens(sums);
   found.expert_loads = objective.expert_loads(sums);
+  found.dropped_choices = objective.dropped_choices(sums);
   const auto& terms = objective.losses;
   const std::vector<double> of_terms = objective.terms_of(sums);
   const std::int64_t samples = actions_.batch_samples(step);

@@ -1,6 +1,7 @@
 // The training loop: steps, metrics, validation, checkpoints, stop requests, and events.
 #include <trireme/train/trainer.hpp>
 
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
@@ -23,6 +24,14 @@
 
 namespace trireme::train {
 namespace {
+
+/// Whether the metrics of a logged step list the tokens of every expert, which may be thousands of
+/// numbers.
+bool lists_experts(const deck::RunConfig& run, std::int64_t step) {
+  constexpr std::int64_t lines = 100;
+  const std::int64_t every = run.log_every * divided_up(run.steps, run.log_every * lines);
+  return step == run.steps || step % every == 0;
+}
 
 std::string layout_text(const deck::ParallelConfig& p) {
   return text("data ", p.data, p.has_servers() ? text(" + ", p.servers, " servers") : "",
@@ -229,7 +238,9 @@ void Trainer::log_step(std::int64_t step, bool late) {
   m.time = to_text(utc_now());
   m.loss = found.loss;
   m.other_losses = found.other_losses;
+  if (lists_experts(c.run, step)) m.expert_tokens = found.expert_tokens;
   m.expert_loads = found.expert_loads;
+  m.dropped_choices = found.dropped_choices;
   m.learning_rate = optim::learning_rate(c.optimizer, step, batches_.global(step));
   m.gradient_norm = found.gradient_norm;
   m.global_batch = batches_.global(step);

@@ -268,6 +268,7 @@ Evaluation TypedEngine<P>::evaluate(const data::Windows& file, std::int64_t wind
   found.bytes = all(actions_.counted().bytes);
   const architecture::TrainingObjective& objective = parts_.model->objective();
   found.expert_loads = objective.expert_loads(sums);
+  found.dropped_choices = objective.dropped_choices(sums);
   const auto& terms = objective.losses;
   const std::vector<double> of_terms = objective.terms_of(sums);
   for (std::size_t i = 0; i < terms.size(); ++i)

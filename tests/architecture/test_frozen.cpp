@@ -121,7 +121,7 @@ TEST(Adapters, OneFactorIsSplitAndTheOtherIsWhole) {
   for (const ArraySpec& array : a.arrays) {
     EXPECT_EQ(array.frozen, !array.adapter) << array.name;
     if (array.adapter) {
-      EXPECT_NE(array.split_axis >= 0, array.partial_gradient) << array.name;
+      EXPECT_NE(array.tensor_cut() != nullptr, array.partial_gradient) << array.name;
     }
   }
 }

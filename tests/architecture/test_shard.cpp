@@ -123,7 +123,7 @@ TEST(LocalArrays, TileEachGlobalArray) {
               const Shard shard = make_shard(a, testing::layout_of(pipeline, chunks, tensor), p, t);
               for (const RankArray& local : rank_arrays(a, shard)) {
                 EXPECT_EQ(shard.holds(local.stage), true);
-                EXPECT_EQ(local.split, a.arrays[local.number].split_axis >= 0);
+                EXPECT_EQ(local.split, a.arrays[local.number].tensor_cut() != nullptr);
                 copies += local.copy ? 1 : 0;
                 if (!local.copy && (local.split || t == 0)) held[local.number] += local.elements();
               }

@@ -135,7 +135,9 @@ TEST_F(Report, ShowsWhichLayersUseExpertsUnevenly) {
   std::string lines;
   for (const int step : {1, 2}) {
     std::string one = line(step, "5.5");
-    one.insert(one.rfind('}'), text(", \"expert_loads\": [1.25, ", step, ".5]"));
+    one.insert(one.rfind('}'), text(", \"expert_tokens\": [[4, 5, 4, 3], [", step,
+                                    ", 2, 8, 0]], \"expert_loads\": [1.25, ", step, ".5]",
+                                    ", \"dropped_choices\": [0, 0.", step, "]"));
     lines += one;
   }
   write_run(lines,
@@ -146,6 +148,11 @@ TEST_F(Report, ShowsWhichLayersUseExpertsUnevenly) {
   expect_on_page("Load of experts by layer");
   expect_on_page("From 1.25 to 2.5, the largest in layer 2.");
   expect_on_page("<title>step 2\nlayer 2 2.5\nlayer 1 1.25</title>");
+  expect_on_page("Load of the experts of layer 1");
+  expect_on_page("Load of the experts of layer 2");
+  expect_on_page("From 0 to 2.91, the largest in expert 2.");
+  expect_on_page("Dropped choices of experts");
+  expect_on_page("<title>step 2\nvalue 0.2</title>");
 }
 
 TEST_F(Report, StaysBelowAMegabyteForManySteps) {

@@ -170,6 +170,8 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     if (e.groups == 3) e.active_groups = 2;
     if (e.score == ExpertScore::sigmoid) e.z_weight = 0;
     e.bias_rate = 0;
+    if (e.keeps_load()) e.balance = ExpertBalance::sequence;
+    e.split = e.split && deck.config.optimizer.kind != OptimizerKind::muon;
     if (!e.present()) e = {.feed_forward = m.feed_forward};
     if (e.present() && m.biases == Biases::all) m.biases = Biases::none;
     if (m.rope_scaling != RotaryScalingKind::none) {

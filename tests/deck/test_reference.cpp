@@ -78,13 +78,12 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
 }
 
 TEST(Table, RecordsWhichKeysChangeResults) {
-  std::set<std::string> training{"model.dropout",        "adapter.dropout",
-                                 "precision.loss_scale", "precision.loss_scale_interval",
-                                 "experts.balance",      "experts.balance_weight",
-                                 "experts.z_weight"};
-  std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
-  std::set<std::string> function{"experts.active", "experts.normalised", "experts.scale",
-                                 "experts.groups", "experts.active_groups"};
+  std::set<std::string> training{"model.dropout",          "adapter.dropout",
+                                 "precision.loss_scale",   "precision.loss_scale_interval",
+                                 "experts.balance_weight", "experts.z_weight"};
+  std::set<std::string> both{"run.seed", "model.masked_share", "data.packing", "experts.rows"};
+  std::set<std::string> function{"experts.active", "experts.normalised",    "experts.scale",
+                                 "experts.groups", "experts.active_groups", "experts.capacity"};
   for (const Key& key : keys()) {
     if (key.section == "optimizer" || key.section == "local") training.insert(key.full_name());
     if (key.section == "precision" && !training.contains(key.full_name()))
@@ -98,9 +97,10 @@ TEST(Table, RecordsWhichKeysChangeResults) {
   EXPECT_EQ(keys_with(Effect::numbers), both);
   EXPECT_EQ(keys_with(Effect::function), function);
   EXPECT_EQ(keys_with(Effect::length), std::set<std::string>{"model.sequence"});
-  EXPECT_EQ(keys_with(Effect::state),
-            (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
-                                   "experts.bias_rate", "adapter.also_trained"}));
+  EXPECT_EQ(
+      keys_with(Effect::state),
+      (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
+                             "experts.balance", "experts.bias_rate", "adapter.also_trained"}));
   EXPECT_EQ(keys_with(Effect::adapter),
             (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.alpha",
                                    "adapter.scaling", "adapter.targets"}));

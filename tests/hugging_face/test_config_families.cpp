@@ -516,6 +516,18 @@ TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
                   {"hidden_size = 148, expected a multiple of num_attention_heads = 6"});
 }
 
+TEST(ConfigFamilies, TheTrainingOfExpertsDoesNotMatterToExports) {
+  auto deck = deck_of(model_toml(file_of(odd_llama(false, Family::mixtral))));
+  deck::ExpertsConfig& e = deck.config.model.experts;
+  e.balance = ExpertBalance::batch;
+  e.capacity = 1.25;
+  e.rows = 1.5;
+  e.split = true;
+  EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+  e.scale = 3;
+  expect_mentions(message_of([&] { expect_exportable(deck); }), {"[experts] scale = 3"});
+}
+
 TEST(ConfigFamilies, SharedExpertsThatTransformersDoesNotHaveAreRejected) {
   auto deck = deck_of(model_toml(file_of(odd_llama(false, Family::qwen2_moe))));
   EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");

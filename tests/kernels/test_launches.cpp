@@ -6,6 +6,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/expert_capacity.hpp>
 #include <trireme/kernels/expert_copies.hpp>
 #include <trireme/kernels/experts.hpp>
 #include <trireme/kernels/hash.hpp>
@@ -175,10 +176,19 @@ std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
            }},
           {"log_sums_of_exponentials",
            [=](const Handle& e) { log_sums_of_exponentials<A>(e, sums, scores); }},
+          {"count_chunks",
+           [=](const Handle& e) {
+             count_chunks<A>(e, gradient, routes, {1, 1});
+           }},
+          {"drop_routes",
+           [=](const Handle& e) {
+             drop_routes<A>(e, routes, gradient, {1, 1}, 1000);  // the numbers stay
+           }},
+          {"count_dropped", [=](const Handle& e) { count_dropped<A>(e, losses, routes); }},
           {"count_experts", [=](const Handle& e) { count_experts<A>(e, gradient, routes); }},
           {"balance_experts",
            [=](const Handle& e) {
-             balance_experts<A>(e, losses, gradient, scores, scores, {0, 1}, 1, {});
+             balance_experts<A, A>(e, losses, gradient, scores, scores, {0, 1}, 1, {});
            }},
           {"limit_logits",
            [=](const Handle& e) { limit_logits<A>(e, losses, gradient, scores, sums, 1, {}); }},

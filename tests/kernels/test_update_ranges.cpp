@@ -14,6 +14,7 @@
 namespace trireme::kernels {
 namespace {
 
+using testing::at;
 using testing::DeviceArray;
 using testing::LaunchRecorder;
 using testing::random_numbers;
@@ -160,10 +161,10 @@ TYPED_TEST(UpdateRanges, LambMatchesSingleArraysBitForBit) {
 
 /// Masters are at the places of updated weights, the model's weights at those of rounded ones.
 /// Three layers of 1, 5 and 4096 experts; a skipped step changes nothing.
-TYPED_TEST(UpdateRanges, BalanceMovesEachExpertTowardsTheMean) {
+TYPED_TEST(UpdateRanges, ExpertsMoveTowardsTheMeanAndLoadsAreRelativeToIt) {
   using T = TypeParam;
   std::vector<UpdateRange> ranges;
-  std::vector<double> counts, weights, expected;
+  std::vector<double> counts, weights, expected, loads;
   for (const std::int64_t n : {1, 5, 4096}) {
     UpdateRange& range = ranges.emplace_back();
     range.first_chunk = std::ssize(ranges) - 1;
@@ -181,6 +182,7 @@ TYPED_TEST(UpdateRanges, BalanceMovesEachExpertTowardsTheMean) {
       weights.push_back(0.5);
       const bool equal = std::abs(count - mean) < 1e-9;
       expected.push_back(0.5 + (equal ? 0 : count < mean ? 0.125 : -0.125));
+      loads.push_back(mean > 0 ? count / mean : 1);
     }
   }
   const DeviceArray<UpdateRange> table(ranges);
@@ -191,6 +193,13 @@ TYPED_TEST(UpdateRanges, BalanceMovesEachExpertTowardsTheMean) {
     balance_update<T>(Exec{}, w.flat(), n.flat(), 0.125, control.flat(), parts);
     EXPECT_EQ(w.values(), DeviceArray<T>(proceeds ? expected : weights).values());
     EXPECT_EQ(n.values(), DeviceArray<T>(counts).values());
+    load_update<T>(Exec{}, w.flat(), n.flat(), control.flat(), parts);
+    const std::vector<T> found = w.values();
+    for (std::size_t i = 0; proceeds && i < found.size(); ++i)
+      EXPECT_NEAR(found[i], loads[i], 1e-6 * loads[i]);
+    if (!proceeds) {
+      EXPECT_EQ(found, DeviceArray<T>(weights).values());
+    }
   }
 }
 

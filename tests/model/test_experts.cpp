@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -42,8 +43,8 @@ MicroContext context_of(const deck::ModelConfig& m) {
   return c;
 }
 
-struct Experts : ::testing::Test {
-  explicit Experts(const deck::ModelConfig& model = model_with_experts())
+struct ExpertModel {
+  explicit ExpertModel(const deck::ModelConfig& model)
       : m(model),
         architecture(architecture::describe(m)),
         parameters(architecture, architecture::whole_model(architecture), true),
@@ -80,12 +81,114 @@ struct Experts : ::testing::Test {
   kernels::Handle handle;
 };
 
+struct Experts : ::testing::Test, ExpertModel {
+  explicit Experts(const deck::ModelConfig& model = model_with_experts()) : ExpertModel(model) {}
+};
+
 TEST_F(Experts, GradientsOfAllLossesMatchFiniteDifferences) {
   const MicroContext c = context_of(m);
   total(c);
   zero_gradients();
   total(c);
   expect_derivatives(parameters, [&] { return total(c); });
+}
+
+/// A dropped route has no result, and its weight still divides the others.
+struct LimitedExperts : Experts {
+  LimitedExperts() : Experts(limited()) {}
+  static deck::ModelConfig limited() {
+    deck::ModelConfig m = model_with_experts();
+    m.experts.capacity = 0.7;
+    return m;
+  }
+};
+
+TEST_F(LimitedExperts, GradientsMatchFiniteDifferences) {
+  const MicroContext c = context_of(m);
+  total(c);
+  const std::vector<double> dropped =
+      stage.rank_model().objective().dropped_choices(values_of(stage.rank_model().losses()));
+  ASSERT_EQ(std::ssize(dropped), m.layers);
+  for (const double fraction : dropped) EXPECT_GT(fraction, 0.1);
+  zero_gradients();
+  total(c);
+  expect_derivatives(parameters, [&] { return total(c); });
+}
+
+/// balance_loss = weight · Σ_layers mean over tokens of Σ_e load_e P_e.
+struct BatchBalance : Experts {
+  BatchBalance() : Experts(balanced()) {
+    for (const auto& e : parameters.entries())
+      if (e.spec->is_load)
+        for (std::int64_t i = 0; i < 5; ++i)
+          set_value(e.weight.data, i, loads[static_cast<std::size_t>(i)]);
+  }
+  static deck::ModelConfig balanced() {
+    deck::ModelConfig m = model_with_experts();
+    m.experts.balance = ExpertBalance::batch;
+    return m;
+  }
+  static constexpr std::array<double, 5> loads{2, 0.5, 0, 1.5, 1};
+};
+
+TEST_F(BatchBalance, GradientsMatchFiniteDifferences) {
+  const MicroContext c = context_of(m);
+  total(c);
+  zero_gradients();
+  total(c);
+  expect_derivatives(parameters, [&] { return total(c); });
+}
+
+/// With equal logits, every score is 1/E. The gradients of the loads are the tokens of experts 0
+/// and 1.
+TEST_F(BatchBalance, HasItsClosedFormForEqualLogits) {
+  for (const auto& e : parameters.entries())
+    if (e.spec->name.ends_with("experts.router")) kernels::fill(handle, e.weight.data, 0.0);
+  const std::vector<double> terms = losses(context_of(m));
+  EXPECT_NEAR(terms[1], 0.3 * static_cast<double>(m.layers) * (5.0 / 5), 1e-12);
+  const auto tokens = static_cast<double>(batch_samples * m.sequence);
+  for (const auto& e : parameters.entries())
+    if (e.spec->is_load) {
+      EXPECT_EQ(values_of(e.gradient.data), (std::vector<double>{tokens, tokens, 0, 0, 0}));
+    }
+}
+
+/// Rounds of any number of rows give the losses and gradients of all rows at once.
+TEST(ExpertRounds, GiveTheGradientsOfAllRowsAtOnce) {
+  for (const Family family : {Family::mixtral, Family::gpt_oss})
+    for (const double capacity : {0.0, 0.7}) {
+      deck::ModelConfig m = model_with_experts();
+      deck::set_family(m, family);
+      m.window = 0;
+      m.experts.number = 5;
+      m.experts.active = 2;
+      m.experts.capacity = capacity;
+      const MicroContext c = context_of(m);
+      ExpertModel expected(m);
+      expected.total(c);
+      expected.zero_gradients();
+      const std::vector<double> losses = expected.losses(c);
+      for (const double rows : {0.01, 0.3, 1.0, 10.0}) {
+        SCOPED_TRACE(text(name_of(family), ", capacity ", capacity, ", rows ", rows));
+        m.experts.rows = rows;
+        ExpertModel found(m);
+        found.total(c);
+        found.zero_gradients();
+        const std::vector<double> terms = found.losses(c);
+        ASSERT_EQ(terms.size(), losses.size());
+        for (std::size_t i = 0; i < terms.size(); ++i)
+          EXPECT_NEAR(terms[i], losses[i], 1e-13 * losses[i]);
+        for (const auto& e : expected.parameters.entries()) {
+          const std::vector<double> of_all = values_of(e.gradient.data);
+          const std::vector<double> of_rounds =
+              values_of(found.parameters.entry(e.spec->name).gradient.data);
+          ASSERT_EQ(of_rounds.size(), of_all.size()) << e.spec->name;
+          for (std::size_t i = 0; i < of_all.size(); ++i)
+            ASSERT_NEAR(of_rounds[i], of_all[i], 1e-14 + 1e-11 * std::abs(of_all[i]))
+                << e.spec->name << " " << i;
+        }
+      }
+    }
 }
 
 TEST_F(Experts, LossesOfRoutersAloneHaveGradientsThatReachTheRouter) {
@@ -150,9 +253,13 @@ TEST_F(Experts, AnExpertWithoutTokensHasNoGradient) {
 }
 
 TEST(ExpertMemory, PlannedBytesMatchTheAllocation) {
-  expect_planned_bytes(model_with_experts(), [](deck::ModelConfig& model, bool split) {
-    model.experts.first_layer = split ? 1 : 0;
-  });
+  for (const auto& [capacity, rows] : {std::pair{0.0, 0.0}, {0.7, 0.0}, {0.0, 0.6}}) {
+    deck::ModelConfig m = model_with_experts();
+    m.experts.capacity = capacity;
+    m.experts.rows = rows;
+    expect_planned_bytes(
+        m, [](deck::ModelConfig& model, bool split) { model.experts.first_layer = split ? 1 : 0; });
+  }
 }
 
 TEST(ExpertLossTerms, HaveASumPerLayer) {

@@ -25,6 +25,12 @@ inline constexpr std::int64_t layout_sequence = 37;
 
 /// Models with experts.
 inline constexpr const char* five_experts = "experts.number=5 experts.feed_forward=24";
+inline constexpr const char* five_split_experts =
+    "experts.number=5 experts.feed_forward=23 experts.split=true";
+inline constexpr const char* five_experts_in_rounds =
+    "experts.number=5 experts.feed_forward=24 experts.rows=0.6";
+inline constexpr const char* five_limited_experts =
+    "experts.number=5 experts.feed_forward=24 experts.capacity=0.9";
 inline constexpr const char* five_and_a_shared_expert =
     "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17";
 inline constexpr const char* experts_and_windows =

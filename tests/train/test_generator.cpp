@@ -138,6 +138,12 @@ TEST(Metrics, HaveTheLoadsOfExperts) {
   EXPECT_EQ(to_json(m).find("expert"), std::string::npos);
   m.expert_loads = {1, 2.5};
   EXPECT_NE(to_json(m).find(",\"expert_loads\":[1.0,2.5]}"), std::string::npos) << to_json(m);
+  m.expert_tokens = {{4, 4}, {7, 1}};
+  m.dropped_choices = {0, 0.25};
+  EXPECT_NE(to_json(m).find(",\"expert_tokens\":[[4,4],[7,1]],\"expert_loads\":[1.0,2.5],"
+                            "\"dropped_choices\":[0.0,0.25]}"),
+            std::string::npos)
+      << to_json(m);
 }
 
 TEST(Metrics, RestartedRunReadsAsOne) {

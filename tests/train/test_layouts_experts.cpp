@@ -24,7 +24,8 @@ Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
     const StepResult found = rig.engine->result();
     terms.push_back({found.loss, found.gradient_norm});
     for (const NamedLoss& other : found.other_losses) terms.back().push_back(other.mean);
-    terms.back().insert(terms.back().end(), found.expert_loads.begin(), found.expert_loads.end());
+    for (const auto* more : {&found.expert_loads, &found.dropped_choices})
+      terms.back().insert(terms.back().end(), more->begin(), more->end());
   }
   return terms;
 }
@@ -32,14 +33,16 @@ Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
 /// Micro-batches of 7 tokens and 5 experts: in some of them, ranks have experts without tokens.
 class ExpertLosses : public ::testing::Test {
  protected:
-  void expect_the_terms_of_one_rank(const std::vector<std::string>& keys) {
+  /// `trained`: keys that one rank has, too.
+  void expect_the_terms_of_one_rank(std::vector<std::string> keys,
+                                    const std::vector<std::string>& trained = {}) {
+    keys.insert(keys.end(), trained.begin(), trained.end());
     SCOPED_TRACE(join(keys, " "));
     const Terms found = terms_of(tokens_, runtime().world(), keys);
     if (runtime().rank() > 0) return;
     if (alone_.empty()) {
       const auto self = grid::Communicator::self();
-      alone_ = terms_of(tokens_, *self, {});
-      ASSERT_EQ(alone_.front().size(), 7U);  // with the loads of 3 layers
+      alone_ = terms_of(tokens_, *self, trained);
     }
     for (std::size_t step = 0; step < alone_.size(); ++step)
       for (std::size_t i = 0; i < alone_[step].size(); ++i)
@@ -51,9 +54,11 @@ class ExpertLosses : public ::testing::Test {
   Terms alone_;
 };
 
-TEST_F(ExpertLosses, DoNotDependOnTheLayout) {
-  using Keys = std::vector<std::string>;
-  const std::vector<std::pair<int, Keys>> layouts{
+using Keys = std::vector<std::string>;
+
+/// Layouts for numbers of ranks.
+const std::vector<std::pair<int, Keys>>& layouts_of_ranks() {
+  static const std::vector<std::pair<int, Keys>> all{
       {1, {"batch.micro=2"}},
       {1, {"batch.micro=12", "parallel.recompute=full"}},
       {2, {"parallel.tensor=2"}},
@@ -69,8 +74,76 @@ TEST_F(ExpertLosses, DoNotDependOnTheLayout) {
       {4, {"parallel.tensor=2", "parallel.context=2", "parallel.sequence_parallel=true"}},
       {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.recompute=selective"}},
       {4, {"parallel.data=2", "parallel.pipeline=2", "parallel.shard=weights"}}};
-  for (const auto& [ranks, keys] : layouts)
+  return all;
+}
+
+TEST_F(ExpertLosses, DoNotDependOnTheLayout) {
+  for (const auto& [ranks, keys] : layouts_of_ranks())
     if (ranks == runtime().ranks()) expect_the_terms_of_one_rank(keys);
+  if (runtime().rank() == 0) {
+    EXPECT_EQ(alone_.front().size(), 7U);  // with the loads of 3 layers
+  }
+}
+
+/// The load of the whole previous batch, on every layout.
+TEST_F(ExpertLosses, WithThePreviousBatchDoNotDependOnTheLayout) {
+  const Keys batch{"experts.balance=batch"};
+  for (const auto& [ranks, keys] : layouts_of_ranks())
+    if (ranks == runtime().ranks()) expect_the_terms_of_one_rank(keys, batch);
+  for (const auto& keys : {Keys{"parallel.data=2", "parallel.expert=2"},
+                           Keys{"parallel.data=2", "parallel.shard=weights", "parallel.expert=2"}})
+    if (runtime().ranks() == 2) expect_the_terms_of_one_rank(keys, batch);
+  if (runtime().rank() > 0) return;
+  // Each layer's first load is 1, and later loads are not: the loss leaves 0.1 per layer.
+  EXPECT_NEAR(alone_[0][2], 0.3, 1e-12);
+  EXPECT_GT(std::abs(alone_[1][2] - 0.3), 1e-4);
+}
+
+TEST_F(ExpertLosses, DoNotDependOnTheDivisionOfExperts) {
+  for (const auto& [ranks, keys] : layouts_of_ranks())
+    if (ranks == runtime().ranks()) {
+      Keys all = keys;
+      all.emplace_back("experts.split=true");
+      expect_the_terms_of_one_rank(all);
+    }
+}
+
+/// Every rank has as many rounds as its own rows need.
+TEST_F(ExpertLosses, DoNotDependOnTheRounds) {
+  for (const auto& [ranks, keys] : layouts_of_ranks())
+    if (ranks == runtime().ranks()) {
+      Keys all = keys;
+      all.emplace_back("experts.rows=0.7");
+      expect_the_terms_of_one_rank(all);
+    }
+}
+
+/// Also if the tokens of a sample are divided: 2 routes of 7 tokens to an expert are kept.
+TEST_F(ExpertLosses, DropTheSameChoicesOnEveryLayout) {
+  const Keys limited{"experts.capacity=0.5"};
+  for (const auto& [ranks, keys] : layouts_of_ranks())
+    if (ranks == runtime().ranks()) expect_the_terms_of_one_rank(keys, limited);
+  const std::vector<std::pair<int, Keys>> divided{
+      {2, {"parallel.data=2", "parallel.expert=2"}},
+      {2, {"parallel.context=2", "parallel.expert=2", "parallel.recompute=full"}},
+      {3, {"parallel.context=3", "batch.micro=2"}},
+      {4, {"parallel.context=4", "batch.micro=6", "parallel.expert=2"}},
+      {4, {"parallel.context=2", "parallel.data=2", "parallel.expert=4"}},
+      {4,
+       {"parallel.context=2", "parallel.data=2", "parallel.expert=2",
+        "parallel.order=tensor, data, context", "experts.rows=10"}},
+      {4,
+       {"parallel.tensor=2", "parallel.data=2", "parallel.expert=2",
+        "parallel.sequence_parallel=true"}}};
+  for (const auto& [ranks, keys] : divided)
+    if (ranks == runtime().ranks()) expect_the_terms_of_one_rank(keys, limited);
+  if (runtime().rank() > 0) return;
+  ASSERT_EQ(alone_.front().size(), 10U);
+  for (const Terms::value_type& step : alone_)
+    for (std::size_t layer = 7; layer < 10; ++layer) {
+      EXPECT_GT(step[layer], 0.1);
+      EXPECT_LT(step[layer], 0.7);
+    }
 }
 
 constexpr const char* changing_bias =

@@ -106,6 +106,12 @@ std::vector<PlanCase> plan_cases() {
       {"interleaved", 2, false, true, "full", none, "lamb", Family::olmo2, 3, "fp64"},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::mixtral, 3, "fp64", Offload::none,
        "experts.number=5"},
+      {"zb-h1", 1, true, true, "none", weights, "adamw", Family::mixtral, 3, "bf16", Offload::none,
+       "experts.number=5 experts.rows=0.7"},
+      {"1f1b", 1, true, true, "selective", optimizer, "lamb", Family::gpt_oss, 3, "bf16",
+       Offload::none, "experts.number=5 experts.split=true"},
+      {"1f1b", 1, false, true, "full", none, "adamw", Family::gpt_oss, 3, "fp64", Offload::none,
+       "experts.number=5 experts.capacity=0.8 experts.rows=0.4"},
       {"zb-h1", 1, true, false, "selective", none, "adamw", Family::qwen3_moe, 2, "bf16",
        Offload::none, experts_in_two_layers},
       {"interleaved", 2, false, true, "full", optimizer, "lamb", Family::olmoe, 3, "fp32",
@@ -180,6 +186,8 @@ std::vector<std::tuple<int, int, int, PlanCase>> expert_cases() {
     return c;
   };
   constexpr const char* two = "parallel.expert=2 experts.number=5";
+  constexpr const char* limited = "parallel.expert=2 experts.number=5 experts.capacity=0.8";
+  constexpr const char* rounds = "parallel.expert=2 experts.number=5 experts.rows=0.6";
   constexpr const char* latent =
       "parallel.expert=2 model.head_size=8 model.key_value_rank=12 model.query_rank=18 "
       "model.rotary_size=4 model.value_size=6 experts.number=6 experts.active=2 "
@@ -190,6 +198,8 @@ std::vector<std::tuple<int, int, int, PlanCase>> expert_cases() {
       {1, 1, 2, with("1f1b", 1, "selective", weights, "adamw", Family::mixtral, "bf16", two)},
       {1, 1, 2, with("1f1b", 1, "none", gradients, "adamw", Family::mixtral, "fp64", two, 1, true)},
       {1, 1, 2, with("1f1b", 1, "none", optimizer, "adamw", Family::mixtral, "fp64", two, 2)},
+      {1, 1, 2, with("1f1b", 1, "none", optimizer, "adamw", Family::mixtral, "fp64", limited, 2)},
+      {1, 1, 2, with("1f1b", 1, "full", weights, "adamw", Family::mixtral, "bf16", rounds)},
       {1, 1, 3,
        with("1f1b", 1, "none", optimizer, "adamw", Family::mixtral, "fp32",
             "parallel.expert=3 experts.number=5")},

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/architecture/extents.hpp>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,11 +17,23 @@ inline constexpr std::string_view adapter_a = ".adapter_a";
 inline constexpr std::string_view adapter_b = ".adapter_b";
 inline constexpr std::string_view adapter_m = ".adapter_m";
 
+/// A dimension of an array that ranks divide among them.
+struct ArrayCut {
+  int dimension = 0;
+  Divide divide = Divide::evenly;
+  /// For `groups`: number of query heads per index of the dimension. A tensor rank holds the
+  /// indices that its query heads use; several ranks may hold the same index.
+  std::int64_t group = 1;
+};
+
 /// One global array of parameters.
 struct ArraySpec {
   std::string name;                 ///< "layers.3.attention.query"
   std::vector<std::int64_t> shape;  ///< global, last axis contiguous
-  int split_axis = -1;              ///< axis that tensor parallelism splits; −1: replicated
+  /// Divided dimensions, ascending: at most one that the tensor axis divides, and before it at most
+  /// one that only replicas divide. Which part a rank holds, which ranks hold the same part and
+  /// which sum its gradient follows from them (shard.hpp).
+  std::vector<ArrayCut> cuts = {};
   Initialisation initialisation = Initialisation::zeros;
   bool decay = false;  ///< whether weight decay applies: only to matrices
   /// The array is stored directly after the previous array, so that one matrix product uses both.
@@ -29,33 +43,48 @@ struct ArraySpec {
   /// Blocks `block`, `block` + n, … of the layers use the array, with n = [model] shared_layers.
   /// Every pipeline rank holds the array; its gradient on a rank covers only the rank's own layers.
   bool shared = false;
-  /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
-  bool of_vocabulary = false;
-  /// The split axis is the experts, which replicas may divide ([parallel] expert).
-  bool of_experts = false;
   /// An earlier operation defines the array of this name.
   bool tied = false;
   std::int64_t block = 0;         ///< number of its block: see Architecture::blocks
   double standard_deviation = 0;  ///< for `normal`; for `uniform`: bound of the values
-  /// Number of query heads per index of the split axis, for heads of keys and values; otherwise 1.
-  /// A tensor rank holds the indices that its query heads use; several ranks may hold the same
-  /// index.
-  std::int64_t group = 1;
   /// The array has no gradient, optimizer state or master weights. In the description of a kind of
   /// layers: frozen in all layers of this kind.
   bool frozen = false;
   bool adapter = false;   ///< whether the array belongs to an adapter
   bool constant = false;  ///< frozen in every training
-  /// The gradient is the number of tokens that chose each element's expert. It has no norm; the
+  /// The gradient is the number of tokens that chose each element's expert. It has no norm, and the
   /// optimizer changes the array by the rule of kernels::balance_update.
   bool counts_tokens = false;
+  /// With counts_tokens, the optimizer instead sets the array to the counts, relative to their
+  /// mean: kernels::load_update.
+  bool is_load = false;
 
   std::int64_t elements() const {
     std::int64_t n = 1;
     for (const std::int64_t extent : shape) n *= extent;
     return n;
   }
+  /// The cut of the tensor axis; null: every tensor rank holds all.
+  const ArrayCut* tensor_cut() const {
+    return !cuts.empty() && cuts.back().divide != Divide::replicas ? &cuts.back() : nullptr;
+  }
+  /// Whether the array has a dimension of a kind.
+  bool is_divided(Divide divide) const {
+    for (const ArrayCut& cut : cuts)
+      if (cut.divide == divide) return true;
+    return false;
+  }
+  /// The vocabulary, which pipeline ranks may share ([parallel] vocabulary).
+  bool of_vocabulary() const { return is_divided(Divide::vocabulary); }
+  /// The experts, which replicas may divide ([parallel] expert).
+  bool of_experts() const { return is_divided(Divide::experts) || is_divided(Divide::replicas); }
 };
+
+/// No cut, or a dimension that the tensor ranks divide evenly.
+inline std::vector<ArrayCut> tensor_cuts(int dimension) {
+  if (dimension < 0) return {};
+  return {{dimension}};
+}
 
 /// Whether an array consists of matrices that Muon updates: trained weights of products in the
 /// layers, except adapters.
@@ -66,21 +95,23 @@ inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
 /// Default standard deviation of initial weights.
 inline constexpr double weight_deviation = 0.02;
 
-inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int split_axis,
+/// `divided`: dimension that the tensor ranks divide; −1: none.
+inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int divided,
                         double deviation = weight_deviation) {
-  ArraySpec spec{std::move(name), std::move(shape), split_axis, Initialisation::normal, true};
+  ArraySpec spec{std::move(name), std::move(shape), tensor_cuts(divided), Initialisation::normal,
+                 true};
   spec.standard_deviation = deviation;
   return spec;
 }
 /// Spec of a table [V, hidden].
 inline ArraySpec table(std::string name, std::int64_t vocabulary, std::int64_t hidden) {
   ArraySpec spec = matrix(std::move(name), {vocabulary, hidden}, 0);
-  spec.of_vocabulary = true;
+  spec.cuts = {{0, Divide::vocabulary}};
   return spec;
 }
-inline ArraySpec vector(std::string name, std::vector<std::int64_t> shape, int split_axis,
+inline ArraySpec vector(std::string name, std::vector<std::int64_t> shape, int divided,
                         Initialisation init = Initialisation::zeros) {
-  return {std::move(name), std::move(shape), split_axis, init};
+  return {std::move(name), std::move(shape), tensor_cuts(divided), init};
 }
 
 /// Product of the extents of axes [begin, end).

@@ -10,12 +10,13 @@ namespace trireme::architecture {
 
 struct RankSizes;
 
-/// Division of a size among the tensor ranks.
+/// Division of a size among the ranks.
 enum class Divide : std::uint8_t {
   none,        ///< every rank has all
   evenly,      ///< layout::split()
   groups,      ///< each rank has the groups of its elements: see Shard::groups()
-  experts,     ///< evenly, also among the replicas that divide the experts: Shard::experts()
+  experts,     ///< evenly, also among the replicas that divide the experts
+  replicas,    ///< evenly among these replicas, but not among the tensor ranks
   vocabulary,  ///< evenly, also among the pipeline ranks that share the vocabulary
   ranks        ///< every rank has the sizes of all ranks, one after the other
 };
@@ -92,17 +93,25 @@ struct Rows {
     received_copies,  ///< T e
     copy_bounds,      ///< 2 (e + 1)
     /// T e min(k, E'): the most choices of this rank's E' experts by T e tokens that choose k
-    /// experts each.
+    /// experts each. With a limit C: at most E' C per sample.
     routed,
-    bounds  ///< E' + 1
+    /// ⌈f T e k E' / E⌉, at most as many as `routed`: rows of a round, f times the mean.
+    round,
+    bounds,  ///< E' + 1
+    chunks,  ///< B, or 2 c B on c > 1 context ranks: consecutive tokens of a sample on a rank
+    none     ///< 0: a tensor that the model does not need
   };
   Kind kind = tokens;
-  Size experts = {};        ///< for `received`, `sent`, `routed` and `bounds`: E
-  std::int64_t active = 0;  ///< for `received`, `sent` and `routed`: k
+  Size experts = {};        ///< E, for rows that depend on the experts
+  std::int64_t active = 0;  ///< k, likewise
+  /// C, the most tokens of a sample that an expert processes; 0: all. For `received`, `routed` and
+  /// `round`.
+  std::int64_t limit = 0;
+  double of_mean = 0;  ///< f, for `round`
 
   constexpr Rows(Kind of = tokens) : kind(of) {}  // NOLINT: rows of most tensors are only a kind
-  constexpr Rows(Kind of, Size all_experts, std::int64_t k = 0)
-      : kind(of), experts(all_experts), active(k) {}
+  constexpr Rows(Kind of, Size all_experts, std::int64_t k = 0, std::int64_t most = 0, double f = 0)
+      : kind(of), experts(all_experts), active(k), limit(most), of_mean(f) {}
   bool operator==(const Rows&) const = default;
   bool operator==(Kind other) const { return kind == other; }
 };

@@ -62,6 +62,7 @@ struct TrainingObjective {
   /// Layers with experts, whose numbers of tokens are counted beside the losses.
   std::vector<std::int64_t> expert_layers;
   std::int64_t experts = 0;  ///< of a layer
+  bool drops = false;        ///< whether [experts] capacity limits the tokens of an expert
 
   /// Index of a field in `fields`.
   std::optional<std::size_t> find(std::string_view name) const;
@@ -71,16 +72,22 @@ struct TrainingObjective {
   std::int64_t head_losses() const;
   /// Number of sums of all terms, in the order of the terms and their layers.
   std::int64_t term_sums() const;
-  /// Number of sums: term_sums(), then the numbers of tokens that use each expert of each layer
-  /// with experts.
+  /// Number of sums: term_sums(), then the numbers of tokens that choose each expert of each layer
+  /// with experts, then with a limit the number of dropped choices of each of these layers.
   std::int64_t loss_sums() const;
   /// Index of the first sum of a term. Error if the objective does not have it.
   std::int64_t loss_sum(std::string_view name) const;
   /// Index of the sum of the first expert of a layer.
   std::int64_t expert_sum(std::int64_t layer) const;
+  /// Index of the sum of a layer's dropped choices.
+  std::int64_t dropped_sum(std::int64_t layer) const;
+  /// For each layer with experts, the tokens that chose each expert.
+  std::vector<std::vector<std::int64_t>> expert_tokens(std::span<const double> sums) const;
   /// For each layer with experts, the tokens of its most used expert, divided by the mean of all
   /// its experts: 1 if all are used equally; 0 if no token was counted.
   std::vector<double> expert_loads(std::span<const double> sums) const;
+  /// With a limit: for each layer with experts, the fraction of its choices that are dropped.
+  std::vector<double> dropped_choices(std::span<const double> sums) const;
   /// The terms of `sums`: the sums of a term's layers are added in their order.
   std::vector<double> terms_of(std::span<const double> sums) const;
   /// Whether targets are chosen tokens, not all tokens of a sample.

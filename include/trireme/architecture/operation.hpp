@@ -79,6 +79,9 @@ enum class OperationKind : std::uint8_t {
   choice,  ///< output = the experts of each token and their weights, from the router's output
   expert_product,     ///< as `linear`, with the rows and the weights of one expert at a time
   expert_activation,  ///< output = weight · activation(input), for each choice of an expert
+  dispatch,           ///< output = the rows of the tokens that chose experts of this rank
+  expert_rounds,      ///< output = the sum of each token's experts on this rank, from its row
+  combine,            ///< output = the sums of such rows over all ranks
   gate,               ///< output = sigmoid(second input) · input, row by row, in place
   add,                ///< output = input + second input, in place
   row_product,        ///< as `linear`, of this rank's rows
@@ -93,7 +96,7 @@ namespace choice {
 inline constexpr std::size_t scores = 0, order = 1, bounds = 2, sent = 3, copy_bounds = 4,
                              token_routes = 5, log_sums = 6;
 inline constexpr std::size_t own_routes = 0, score_gradients = 1, sent_routes = 2,
-                             token_gradients = 3, row_losses = 4, counts = 5;
+                             token_gradients = 3, row_losses = 4, counts = 5, chunk_counts = 6;
 }  // namespace choice
 
 /// Side of a matrix product that the tensor axis splits: its outputs (the columns of Wᵀ) or its
@@ -173,6 +176,9 @@ struct Message {
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
 
+/// Rows of a kind that depends on the experts of a layer.
+Rows rows_of_experts(Rows::Kind kind, const deck::ModelConfig& model);
+
 /// An exchange of rows among the replicas that divide the experts: each rank sends copies of its
 /// tokens' rows to the ranks with their experts, or receives one row for each copy.
 struct Exchange {
@@ -182,7 +188,7 @@ struct Exchange {
 
 /// Rows of such a message on a rank: the most, or if all experts are used equally. The rank of a
 /// token sends at most one copy to each rank, and each rank returns one row per copy.
-std::int64_t exchanged_rows(const Exchange& exchange, const deck::ExpertsConfig& experts,
+std::int64_t exchanged_rows(const Exchange& exchange, const deck::ModelConfig& model,
                             const RankSizes& sizes, bool mean = false);
 
 /// Measured rate that estimates the time of an operation's kernels (plan::Machine::Kernels);
@@ -235,7 +241,9 @@ struct OperationRule {
   double (*products)(const Operation&, const deck::ModelConfig&) = nullptr;
   /// FLOPs of each pass in units of 2 · products.
   std::array<double, 3> factors{};
-  /// The tensor that a pass sums over the context ranks with a message of its own; null: none.
+  double (*factor)(const Operation&, Pass) = nullptr;  ///< null: `factors`
+  /// The tensor that a pass sums over the context ranks with a message of its own, unless it has
+  /// Rows::none; null: none.
   std::optional<int> (*context_sum)(const Operation&, Pass) = nullptr;
   /// The exchange of a pass with the replicas that divide the experts; null: none.
   std::optional<Exchange> (*exchange)(const Operation&, Pass) = nullptr;

@@ -30,10 +30,11 @@ struct RankSizes {
   std::int64_t tensor_rank = 0;
   std::int64_t tensor_ranks = 1;  ///< P
   std::int64_t expert_rank = 0;
-  std::int64_t expert_ranks = 1;   ///< e
-  std::int64_t context_ranks = 1;  ///< c
-  std::int64_t longest = 0;        ///< tokens of each sample on the context rank that has the most
-  bool cuts_tokens = false;        ///< sequence parallelism on several tensor ranks: R < T
+  std::int64_t expert_ranks = 1;    ///< e
+  std::int64_t expert_batches = 1;  ///< micro-batches of these ranks: see ParallelConfig
+  std::int64_t context_ranks = 1;   ///< c
+  std::int64_t longest = 0;         ///< tokens of each sample on the context rank that has the most
+  bool cuts_tokens = false;         ///< sequence parallelism on several tensor ranks: R < T
 
   std::int64_t attention() const { return heads * head_size; }         ///< H·K
   std::int64_t groups() const { return key_value_heads * head_size; }  ///< Hkv·K

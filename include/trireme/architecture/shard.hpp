@@ -33,6 +33,7 @@ struct Shard {
   int context_size = 1;
   int expert_rank = 0;        ///< number of this replica among those that divide the experts
   int expert_size = 1;        ///< replicas that divide the experts
+  int expert_batches = 1;     ///< see ParallelConfig::expert_batches()
   int vocabulary_stages = 1;  ///< pipeline ranks that share the vocabulary; 1: not shared
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
@@ -50,11 +51,9 @@ struct Shard {
     const int stage = shares_vocabulary() && !stages.empty() ? stages.front() : 0;
     return layout::split(n, vocabulary_stages * tensor_size, stage * tensor_size + tensor_rank);
   }
-  /// This rank's part of `n` experts. Replicas that divide experts have consecutive ranks, and one
-  /// replica's parts are consecutive.
-  layout::Slice experts(std::int64_t n) const {
-    return layout::split(n, expert_size * tensor_size, expert_rank * tensor_size + tensor_rank);
-  }
+  /// This rank's part of a dimension of `n` indices. Of experts, the parts of the tensor ranks of a
+  /// replica are consecutive.
+  layout::Slice part_of(const ArrayCut& cut, std::int64_t n) const;
   /// This tensor rank's part of `n` elements.
   layout::Slice part(std::int64_t n) const { return layout::split(n, tensor_size, tensor_rank); }
   /// This context rank's tokens of each sample of `sequence` tokens.

@@ -67,20 +67,36 @@ struct ExpertsConfig {
   ExpertBalance balance = ExpertBalance::none;
   double balance_weight = 0.01;  ///< weight of the loss that balances the experts of a layer
   double z_weight = 0;           ///< weight of the mean square of the logarithm of Σ exp(logits)
+  /// Most tokens of a sample that an expert processes, relative to the mean; 0: no limit.
+  double capacity = 0;
+  /// Rows that a rank's experts process at a time, relative to the mean; 0: all.
+  double rows = 0;
+  bool split = false;  ///< whether tensor ranks split each expert; otherwise they divide whole ones
 
   ExpertScore score = ExpertScore::softmax;
-  double scale = 1;                ///< factor of the weights
-  std::int64_t groups = 1;         ///< groups of neighbouring experts
-  std::int64_t active_groups = 1;  ///< groups from which a token chooses
-  bool choice_bias = false;        ///< whether a bias is added to the scores for the choice
-  double bias_rate = 0;            ///< change of this bias in a step; 0: it is constant
+  double scale = 1;                      ///< factor of the weights
+  std::int64_t groups = 1;               ///< groups of neighbouring experts
+  std::int64_t active_groups = 1;        ///< groups from which a token chooses
+  bool choice_bias = false;              ///< whether a bias is added to the scores for the choice
+  double bias_rate = 0;                  ///< change of this bias in a step; 0: it is constant
   std::int64_t shared_feed_forward = 0;  ///< inner width of the expert of all tokens; 0: none
   bool shared_gate = false;  ///< whether a sigmoid of each token scales the shared expert's result
 
   bool balances() const { return present() && balance != ExpertBalance::none; }
+  /// Whether the loss uses the load of the previous batch.
+  bool keeps_load() const { return present() && balance == ExpertBalance::batch; }
+  /// Whether the optimizer needs the number of tokens of each expert in the global batch.
+  bool counts_batch() const { return keeps_load() || (present() && bias_rate > 0); }
   bool limits_logits() const { return present() && z_weight > 0; }
   bool present() const { return number > 0; }
   bool shares() const { return present() && shared_feed_forward > 0; }
+  /// Most tokens of a sample of `sequence` tokens that an expert processes: ⌈capacity · sequence ·
+  /// active / number⌉, or all tokens.
+  std::int64_t tokens_per_sample(std::int64_t sequence) const;
+  bool drops(std::int64_t sequence) const { return tokens_per_sample(sequence) < sequence; }
+  bool has_rounds() const { return present() && rows > 0; }
+  /// Most replicas that can divide the experts, next to `tensor` tensor ranks.
+  std::int64_t most_replicas(std::int64_t tensor) const { return split ? number : number / tensor; }
   bool in_layer(std::int64_t layer) const {
     return present() && layer >= first_layer && (layer - first_layer) % every == 0;
   }
@@ -168,7 +184,8 @@ struct ModelConfig {
   std::int64_t most_tensor_ranks() const {
     std::int64_t most = heads;
     if (!only_experts()) most = std::min(most, feed_forward);
-    if (experts.present()) most = std::min(most, experts.number);
+    if (experts.present())
+      most = std::min(most, experts.split ? experts.feed_forward : experts.number);
     if (experts.shares()) most = std::min(most, experts.shared_feed_forward);
     return vocabulary > 0 ? std::min(most, vocabulary) : most;
   }
@@ -262,6 +279,9 @@ struct ParallelConfig {
   std::int64_t replicas() const { return data / worker_groups() * context; }
   /// Number of the rank at this position among the replicas that divide the experts.
   int expert_rank(const layout::Coordinates& at) const;
+  /// The most micro-batches whose tokens a group of replicas that divide the experts has: context
+  /// ranks with the same samples have one together.
+  std::int64_t expert_batches() const;
   /// Number of replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
   std::int64_t ranks() const { return sizes().ranks(); }

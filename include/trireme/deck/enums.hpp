@@ -42,7 +42,7 @@ enum class ExpertScore : std::uint8_t { softmax, sigmoid };
 
 /// Loss that spreads tokens over the experts: none, or one per sample (DeepSeek-AI 2024, arXiv
 /// 2412.19437, section 2.1.2).
-enum class ExpertBalance : std::uint8_t { none, sequence };
+enum class ExpertBalance : std::uint8_t { none, sequence, batch };
 
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
 enum class Activation : std::uint8_t { gelu, swiglu, geglu, clamped_swiglu };

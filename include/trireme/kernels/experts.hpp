@@ -10,7 +10,8 @@
 /// A route is a choice of an expert by a token; route t·k + j is the j-th choice of token t.
 ///
 /// `routes` [T, 2k] holds per token the k weights and then the k numbers of its experts, ascending,
-/// stored as floating-point numbers. Asynchronous on exec. Templates of A are instantiated for
+/// stored as floating-point numbers. Kernels that list routes leave out dropped ones, whose numbers
+/// are negative. Asynchronous on exec. Templates of A are instantiated for
 /// float and double, templates of T for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
@@ -67,8 +68,14 @@ void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> 
 template <class A>
 void log_sums_of_exponentials(const Exec& exec, View1<A> sums, View2<const A> logits);
 
-/// counts[b, e] += number of tokens of sample b that use expert e. counts [B, E], routes [T, 2k];
-/// each sample has T / B consecutive rows.
+/// Number of an expert in `routes`: a dropped route to expert e has the number −1 − e.
+KOKKOS_FORCEINLINE_FUNCTION std::int64_t chosen_expert(double number) {
+  const auto n = static_cast<std::int64_t>(number);
+  return n < 0 ? -1 - n : n;
+}
+
+/// counts[b, e] += number of tokens of sample b that chose expert e, also with dropped routes.
+/// counts [B, E], routes [T, 2k]; each sample has T / B consecutive rows.
 template <class A, class C = A>
 void count_experts(const Exec& exec, View2<C> counts, View2<const A> routes);
 
@@ -82,9 +89,9 @@ struct SampleRows {
 /// not empty, dlogits += scale ∂losses/∂logits, where scores is the softmax of the logits and
 /// counts is constant. `sigmoid`: scores are sigmoids, and are divided by their sum over a row.
 /// losses [R], dlogits [R, E] or empty, scores [R, E], counts [B, E].
-template <class A>
+template <class A, class B = A>
 void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
-                     View2<const A> scores, View2<const A> counts, const SampleRows& rows,
+                     View2<const A> scores, View2<const B> counts, const SampleRows& rows,
                      double weight, const LossScale& scale, bool sigmoid = false);
 
 /// losses[r] = weight sums[r]², with the results of log_sums_of_exponentials, and, if dlogits is

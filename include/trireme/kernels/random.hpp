@@ -17,17 +17,18 @@ template <class T>
 void normal_fill(const Exec& exec, View1<T> x, const RandomKey& key, double standard_deviation,
                  std::int64_t first_index);
 
-/// x receives the rows [first_row, first_row + rows) of a global array [outer, global_rows, inner]:
-/// any array that is split along one axis. x [outer, rows, inner].
+/// x [outer, rows, inner] receives the elements [first_outer, …) × [first_row, …) of a global array
+/// [≥ first_outer + outer, global_rows, inner]: any array that is divided along one dimension, or
+/// along this one and its first dimension.
 template <class T>
 void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double standard_deviation,
-                 std::int64_t global_rows, std::int64_t first_row);
+                 std::int64_t global_rows, std::int64_t first_row, std::int64_t first_outer = 0);
 
 /// Uniform values in ±bound, with x as in the second normal_fill: element i of the global array is
 /// bound (2 u − 1), with u from word i.
 template <class T>
 void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bound,
-                  std::int64_t global_rows, std::int64_t first_row);
+                  std::int64_t global_rows, std::int64_t first_row, std::int64_t first_outer = 0);
 
 /// Fills the operand of a measurement: x[i] = element (i mod 2^22) of normal array `number`, of
 /// variance 1. With constant operands, a device would run faster than in training. x [n].

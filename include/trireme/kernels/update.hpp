@@ -117,6 +117,12 @@ template <class Real>
 void balance_update(const Exec& exec, View1<Real> weight, View1<const Real> counts, double rate,
                     View1<const double> control, const UpdateRanges& parts);
 
+/// weight = count / mean, or 1 if all counts are 0: the load of experts in a batch. Arguments as of
+/// balance_update.
+template <class Real>
+void load_update(const Exec& exec, View1<Real> weight, View1<const Real> counts,
+                 View1<const double> control, const UpdateRanges& parts);
+
 /// The direction of a step of LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2): updates m and
 /// v as AdamW does, and replaces the gradient by the direction
 ///   gradient = m / (1 - beta1^u) / (sqrt(v) / sqrt(1 - beta2^u) + epsilon) + weight_decay weight.

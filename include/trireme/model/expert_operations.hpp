@@ -51,7 +51,7 @@ class ChoiceOperation final : public BlockOperation<P> {
   /// Number of this rank's rows whose losses and choices count: 0 if another rank counts them.
   std::int64_t counted_rows(const PassArguments<P>& call) const;
   /// Adds this rank's choices to the numbers of tokens of the layer's experts, in a backward pass
-  /// also to the gradient of the bias.
+  /// also to the gradients of the bias and of the load.
   void add_counts(const PassArguments<P>& call) const;
   /// The choices of this replica's tokens.
   View2<Accumulate<T>> token_routes(const PassArguments<P>& call) const {
@@ -59,6 +59,9 @@ class ChoiceOperation final : public BlockOperation<P> {
                                 ? this->op_.saved[architecture::choice::token_routes]
                                 : this->op_.output);
   }
+  /// With [experts] capacity: drops choices of this replica's samples. Collective among the context
+  /// ranks.
+  void drop(const PassArguments<P>& call, View2<Accumulate<T>> routes) const;
   /// Sends the choices to the replicas with the experts. Returns the received choices.
   View2<Accumulate<T>> exchange(const PassArguments<P>& call) const;
   /// Adds the losses of rows to a sum of the objective's losses.
@@ -68,22 +71,34 @@ class ChoiceOperation final : public BlockOperation<P> {
   kernels::ExpertChoice choice_;
   kernels::ExpertParts parts_;
   mutable ExpertCopies copies_;
-  View1<T> bias_;                              // [E], or empty
-  View1<typename P::Gradient> bias_gradient_;  // [E], or empty
-  layout::Slice held_;                         ///< experts of this rank
+  View1<T> bias_;                                    // [E], or empty
+  View1<T> load_;                                    // [E], or empty
+  std::vector<View1<typename P::Gradient>> counts_;  ///< [E] each: of the bias and of the load
+  layout::Slice held_;                               ///< experts of this rank
   deck::ExpertsConfig experts_;
   std::int64_t sequence_;
   std::int64_t balance_sum_ = -1, z_sum_ = -1;  ///< in the objective's sums; −1: none
   std::int64_t counts_sum_;                     ///< likewise: the layer's first expert
+  std::int64_t dropped_sum_ = -1;               ///< likewise; −1: no choice is dropped
 };
+
+/// Whether this rank adds the weighed biases of its experts. If tensor ranks split every expert,
+/// one of them does.
+template <class P>
+bool adds_bias(const OperationPlace<P>& place) {
+  return !place.model().experts.split || place.parameters.shard().tensor_rank == 0;
+}
 
 /// The routes to the experts of a rank, as ChoiceOperation sorted them, on the host. Waits for the
 /// device.
 class RoutedRows {
  public:
-  explicit RoutedRows(std::int64_t experts) : bounds_(static_cast<std::size_t>(experts) + 1) {}
+  /// `most`: planned rows.
+  RoutedRows(std::int64_t experts, std::int64_t most)
+      : bounds_(static_cast<std::size_t>(experts) + 1), most_(most) {}
 
-  /// Reads the bounds of the experts' rows. Returns the number of rows.
+  /// Reads the bounds of the experts' rows. Returns the number of rows. Error if there are more
+  /// rows than planned.
   std::int64_t read(const Exec& exec, View1<std::int32_t> bounds);
   /// Rows of expert `expert` of this rank.
   layout::Slice rows(std::int64_t expert) const {
@@ -94,6 +109,7 @@ class RoutedRows {
 
  private:
   std::vector<std::int32_t> bounds_;
+  std::int64_t most_;
 };
 
 /// A matrix product whose rows are multiplied by the weights of their own experts. With split
@@ -151,8 +167,9 @@ class ExpertProductOperation final : public BlockOperation<P> {
   }
 
   const TensorAxis& axis_;
-  Linear<P> linear_;          ///< the weights of all experts of this rank, below one another
   std::int64_t outputs_ = 0;  ///< N, rows of an expert's weights
+  Linear<P> linear_;          ///< the weights of all experts of this rank, below one another
+  bool adds_bias_ = true;     ///< see adds_bias(), for weighed biases
   std::int64_t active_ = 1;
   mutable RoutedRows routed_;
   mutable ExpertCopies copies_;

@@ -35,6 +35,14 @@ struct OperationPlace {
   const deck::ModelConfig& model() const { return architecture.model; }
 };
 
+/// Columns of a tensor on a rank.
+template <class P>
+std::int64_t columns_of(int tensor, const OperationPlace<P>& place) {
+  const auto& tensors = place.plan.description.tensors;
+  return architecture::columns_of(tensors[static_cast<std::size_t>(tensor)].columns,
+                                  place.plan.sizes);
+}
+
 /// The function that takes most of the arithmetic of a pass besides products, and the number of its
 /// evaluations.
 struct Evaluations {

@@ -173,7 +173,7 @@ class Optimizer {
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
   /// Rule that updates an array.
-  enum class Rule : std::uint8_t { config, matrices, balance };
+  enum class Rule : std::uint8_t { config, matrices, balance, load };
   Rule rule_of(const Entry& entry) const;
   /// Ranges that this rank updates by a rule: the deck's, Muon's for hidden matrices, or the
   /// balance of experts.
@@ -211,6 +211,7 @@ class Optimizer {
   kernels::UpdateRanges parts_;                  ///< blocks of the state, updated by one launch
   kernels::UpdateRanges matrix_parts_;   ///< with Muon: hidden matrices, which are not in parts_
   kernels::UpdateRanges balance_parts_;  ///< ArraySpec::counts_tokens, which are not in parts_
+  kernels::UpdateRanges load_parts_;     ///< ArraySpec::is_load, likewise
   View1<double> factors_;  // [arrays] factors of the learning rate; empty without Muon
   std::optional<Muon<P>> muon_;
 };

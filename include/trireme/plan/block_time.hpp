@@ -64,6 +64,7 @@ class BlockTimeModel {
   void add_product(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
   void add_adapter(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
   void add_kernel(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
+  void add_rounds(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
   void add_attention(PassTime& time, const Part& part,
                      const architecture::OperationCall& call) const;
   /// Time of the messages of attention over the context axis.

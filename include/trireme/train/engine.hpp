@@ -28,8 +28,11 @@ struct StepResult {
   std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the loss of tokens
   double gradient_norm = 0;             ///< before clipping
   Skips skips;                          ///< skipped steps so far
-  std::vector<double> expert_loads;     ///< see TrainingObjective::expert_loads()
-  std::optional<double> noise_scale;    ///< gradient noise scale in samples, if it is estimated
+  /// See TrainingObjective, for these three.
+  std::vector<std::vector<std::int64_t>> expert_tokens;
+  std::vector<double> expert_loads;
+  std::vector<double> dropped_choices;
+  std::optional<double> noise_scale;  ///< gradient noise scale in samples, if it is estimated
   /// On rank 0, the steps between the previous result and this step, at most plan::longest_history.
   std::vector<StepLoss> earlier = {};
 };
@@ -46,8 +49,9 @@ struct LossSum {
 
 /// Losses on a token file.
 struct Evaluation {
-  std::vector<LossSum> losses;       ///< loss of predicted tokens first
-  std::vector<double> expert_loads;  ///< see TrainingObjective::expert_loads()
+  std::vector<LossSum> losses;          ///< loss of predicted tokens first
+  std::vector<double> expert_loads;     ///< see TrainingObjective::expert_loads()
+  std::vector<double> dropped_choices;  ///< see TrainingObjective::dropped_choices()
   /// Bytes of text in the predicted tokens; 0 if these tokens are chosen at random.
   std::int64_t bytes = 0;
   const LossSum& tokens() const { return losses.front(); }

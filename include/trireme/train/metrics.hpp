@@ -45,8 +45,13 @@ struct Metrics {
   std::vector<NamedLoss> other_validation_losses;  ///< losses of the other terms
   std::optional<double> bits_per_byte;
   std::optional<double> gradient_noise_scale;  ///< in samples
+  /// In about a hundred lines of a run: for each layer with experts, the tokens of the step that
+  /// chose each expert.
+  std::vector<std::vector<std::int64_t>> expert_tokens = {};
   /// For each layer with experts, the load of its most used expert: 1 if all are used equally.
   std::vector<double> expert_loads = {};
+  /// With [experts] capacity: for each layer with experts, the fraction of dropped choices.
+  std::vector<double> dropped_choices = {};
 };
 
 /// One JSON object whose numbers read back exactly. Values that are not finite become null.

@@ -276,6 +276,7 @@ class BlockKernels {
     // Products other than `linear` are measured here, the others in a section of their own.
     const bool measured = op.kind == architecture::OperationKind::router ||
                           op.kind == architecture::OperationKind::expert_product ||
+                          op.kind == architecture::OperationKind::expert_rounds ||
                           op.kind == architecture::OperationKind::row_product;
     BenchKernel kernel = kernel_of(b_, k, here);
     if (k.after_product &&

@@ -174,17 +174,25 @@ void print_experts(const deck::Config& c, const plan::Plan& plan, const plan::Ma
   if (!e.present()) return;
   const architecture::RankSizes sizes =
       plan::typed_sizes(c, architecture::make_shard(plan.architecture, p, 0, 0), machine);
-  const architecture::Size number{e.number, architecture::Divide::experts};
-  const architecture::Rows routed(architecture::Rows::routed, number, e.active);
-  const std::int64_t ranks = p.expert * p.tensor, here = held(number, sizes);
+  const architecture::Rows routed =
+      architecture::rows_of_experts(architecture::Rows::routed, c.model);
+  const std::int64_t tensor = e.split ? 1 : p.tensor, ranks = p.expert * tensor;
+  const std::int64_t here = held(routed.experts, sizes);
   say("experts       ",
       ranks == 1 ? text("all ", e.number, " on each rank")
                  : text(e.number % ranks == 0 ? "" : "at most ", here, " of ", e.number,
                         " on each rank: ", p.expert > 1 ? text(p.expert, " replicas") : "",
-                        p.expert > 1 && p.tensor > 1 ? " · " : "",
-                        p.tensor > 1 ? text(p.tensor, " tensor ranks") : "", " divide them"),
+                        p.expert > 1 && tensor > 1 ? " · " : "",
+                        tensor > 1 ? text(tensor, " tensor ranks") : "", " divide them"),
+      e.split && p.tensor > 1 ? text(", each split among ", p.tensor, " tensor ranks") : "",
       "; rows in a layer's experts per micro-batch: ", with_commas(rows_of(routed, sizes)),
-      " at most, ", with_commas(mean_rows_of(routed, sizes)), " on average");
+      " at most, ", with_commas(mean_rows_of(routed, sizes)), " on average",
+      e.has_rounds()
+          ? text(", ",
+                 with_commas(rows_of(
+                     architecture::rows_of_experts(architecture::Rows::round, c.model), sizes)),
+                 " at a time")
+          : "");
 }
 
 void print_step(const deck::Config& c, const architecture::Architecture& a) {

@@ -232,11 +232,13 @@ void print(const train::Evaluation& e, const std::string& checkpoint, std::int64
       e.bytes > 0 ? text(", ", with_commas(e.bytes), " bytes") : "");
   for (const train::LossSum& sum : e.losses)
     say(sum.name, " ", fixed(sum.mean(), 6), &sum == &tokens ? " nats per " : " per ", sum.counted);
-  if (!e.expert_loads.empty()) {
-    std::vector<std::string> loads;
-    for (const double load : e.expert_loads) loads.push_back(fixed(load, 2));
-    say("load of the most used expert of each layer, relative to the mean: ", join(loads, ", "));
-  }
+  const auto of_layers = [](const char* what, const std::vector<double>& values) {
+    std::vector<std::string> all;
+    for (const double value : values) all.push_back(fixed(value, 2));
+    if (!all.empty()) say(what, join(all, ", "));
+  };
+  of_layers("load of the most used expert of each layer, relative to the mean: ", e.expert_loads);
+  of_layers("fraction of dropped choices of experts of each layer: ", e.dropped_choices);
   say("perplexity ", fixed(std::exp(tokens.mean()), 4));
   if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
 }
@@ -252,6 +254,7 @@ void add_losses(const train::Evaluation& e, nlohmann::ordered_json& json) {
   json["bytes"] = e.bytes;
   json["losses"] = std::move(losses);
   if (!e.expert_loads.empty()) json["expert_loads"] = e.expert_loads;
+  if (!e.dropped_choices.empty()) json["dropped_choices"] = e.dropped_choices;
 }
 
 void write_results(grid::Runtime& runtime, const std::string& path,

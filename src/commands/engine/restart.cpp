@@ -80,10 +80,13 @@ DType stored_type(const deck::Deck& deck) {
 }
 
 /// Whether the stored deck's optimizer has all state arrays of the current deck's optimizer. A bias
-/// that bias_rate changes has some, a constant bias has none.
+/// that bias_rate changes has some, a constant bias has none. The load of balance = "batch" is such
+/// an array, too.
 bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
-  const auto changes = [](const deck::Deck& one) { return one.config.model.experts.bias_rate > 0; };
-  if (changes(deck) && !changes(stored)) return false;
+  const deck::ExpertsConfig& there_before = stored.config.model.experts;
+  const deck::ExpertsConfig& here = deck.config.model.experts;
+  if (here.bias_rate > 0 && there_before.bias_rate == 0) return false;
+  if (here.keeps_load() && !there_before.keeps_load()) return false;
   const auto there = architecture::state_arrays(stored.config.optimizer);
   return std::ranges::all_of(
       architecture::state_arrays(deck.config.optimizer),

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace trireme::commands {
@@ -207,7 +208,9 @@ class Charts {
         curves(&train::Metrics::gradient_noise_scale));
     add({"Load of experts", "times the mean", "most used expert of any layer"},
         noisy(curves(&largest_load)));
-    out += loads_of_layers();
+    out += loads_of_layers() + loads_of_experts();
+    add({"Dropped choices of experts", "fraction", "layer that drops most"},
+        noisy(curves(&most_dropped)));
     add({"Bits per byte", "bits per byte", "validation"}, curves(&train::Metrics::bits_per_byte));
     return out + other_losses();
   }
@@ -215,6 +218,10 @@ class Charts {
   static std::optional<double> largest_load(const train::Metrics& m) {
     if (m.expert_loads.empty()) return {};
     return std::ranges::max(m.expert_loads);
+  }
+  static std::optional<double> most_dropped(const train::Metrics& m) {
+    if (m.dropped_choices.empty()) return {};
+    return std::ranges::max(m.dropped_choices);
   }
 
   /// A heat map of a single run with several layers of experts.
@@ -232,6 +239,46 @@ class Charts {
     }
     const bool any = std::ranges::any_of(rows, [](const Series& s) { return !s.points.empty(); });
     return any ? figure(rows, options) : "";
+  }
+
+  /// Heat maps of the experts of a single run, for the layers whose last loads are largest.
+  std::string loads_of_experts() const {
+    constexpr std::size_t most = 3;
+    const std::vector<std::int64_t>& layers = objective_.expert_layers;
+    std::vector<const train::Metrics*> lines;
+    if (single())
+      for (const train::Metrics& m : runs_.front().records.steps)
+        if (m.expert_tokens.size() == layers.size() && m.expert_loads.size() == layers.size())
+          lines.push_back(&m);
+    if (lines.empty() || layers.empty()) return "";
+    std::vector<std::size_t> order(layers.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, std::greater{},
+                             [&](std::size_t i) { return lines.back()->expert_loads[i]; });
+    order.resize(std::min(order.size(), most));
+    std::ranges::sort(order);
+    std::string out;
+    for (const std::size_t i : order) {
+      ChartOptions options{text("Load of the experts of layer ", layers[i]), "expert",
+                           "times the mean"};
+      std::vector<Series> rows;
+      for (std::int64_t e = 0; e < objective_.experts; ++e) {
+        options.rows.push_back(text(e));
+        rows.push_back({text("expert ", e), "first", {}, 0});
+        for (const train::Metrics* m : lines)
+          if (const auto load = load_of(m->expert_tokens[i], e))
+            rows.back().points.push_back({static_cast<double>(m->step), *load});
+      }
+      out += figure(rows, options);
+    }
+    return out;
+  }
+  static std::optional<double> load_of(const std::vector<std::int64_t>& tokens, std::int64_t e) {
+    const auto all =
+        static_cast<double>(std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0}));
+    if (e >= std::ssize(tokens) || all == 0) return {};
+    return static_cast<double>(tokens[static_cast<std::size_t>(e)]) *
+           static_cast<double>(tokens.size()) / all;
   }
 
   std::string figure(const std::vector<Series>& series, ChartOptions options) const {

@@ -27,6 +27,14 @@ train::StepLoss loss_of(const JsonLine& line) {
           line.maybe("gradient_norm")};
 }
 
+std::vector<double> numbers(const JsonLine& line, const char* key) {
+  std::vector<double> found;
+  if (const auto list = line.json.find(key); list != line.json.end())
+    for (const auto& number : *list)
+      if (number.is_number()) found.push_back(number.get<double>());
+  return found;
+}
+
 train::Metrics record_of(const JsonLine& line) {
   train::Metrics m;
   m.step = line.whole("step");
@@ -47,9 +55,14 @@ train::Metrics record_of(const JsonLine& line) {
   m.other_losses = other_losses(line, false);
   m.other_validation_losses = other_losses(line, true);
   m.bits_per_byte = line.maybe("bits_per_byte");
-  if (const auto loads = line.json.find("expert_loads"); loads != line.json.end())
-    for (const auto& load : *loads)
-      if (load.is_number()) m.expert_loads.push_back(load.get<double>());
+  if (const auto layers = line.json.find("expert_tokens"); layers != line.json.end())
+    for (const auto& layer : *layers) {
+      auto& counts = m.expert_tokens.emplace_back();
+      for (const auto& count : layer)
+        if (count.is_number_integer()) counts.push_back(count.get<std::int64_t>());
+    }
+  m.expert_loads = numbers(line, "expert_loads");
+  m.dropped_choices = numbers(line, "dropped_choices");
   return m;
 }
 
