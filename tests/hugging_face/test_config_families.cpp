@@ -500,15 +500,16 @@ TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
 }
 
 TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
-  for (const auto& [model, lines] : std::vector<std::pair<deck::ModelConfig, std::string>>{
+  for (const auto& changed : std::vector<std::pair<deck::ModelConfig, std::string>>{
            {odd_llama(true), "gelu = \"exact\""},  // the model has no GELU
            {odd_llama(true), "head_size = 32"},
            {odd_llama(true), "shared_layers = 1"},
            {odd_llama(true, Family::qwen2), "head_size = 24"},
            {odd_model(true), "head_size = 24\nrope_theta = 5.0"},
            {odd_bert(true, SentenceLoss::next), "masked_share = 0.3"}})
-    EXPECT_EQ(message_of([&] { expect_exportable(changed_deck(model, lines)); }), "no error")
-        << lines;
+    EXPECT_EQ(message_of([&] { expect_exportable(changed_deck(changed.first, changed.second)); }),
+              "no error")
+        << changed.second;
   const auto uneven = deck_of(
       "[model]\nfamily = \"llama\"\nlayers = 2\nhidden = 148\nheads = 6\nhead_size = 24\n"
       "sequence = 61\nvocabulary = 503");
