@@ -571,10 +571,12 @@ void gate_rows(const Exec& exec, View2<T> y, View2<T> raw, View1<const Accumulat
         T* row = row_of(y, r);
         T* before = row_of(raw, r);
         const A factor = sigmoid(logits(r));
-        map_lanes(
-            team, columns, before, [](std::int64_t, A v) { return v; }, row);
-        map_lanes(
-            team, columns, row, [&](std::int64_t, A v) { return factor * v; }, row);
+        map_lanes_to_two(
+            team, columns, before, row,
+            [&](std::int64_t, A v) {
+              return Two<A>{v, factor * v};
+            },
+            row);
       });
 }
 

@@ -12,9 +12,9 @@ namespace trireme::model {
 void ExpertCopies::exchange_bounds(const Exec& exec, View1<std::int32_t> bounds) {
   const auto half = static_cast<std::size_t>(axis_.size()) + 1;
   sent_.resize(half);
-  received_.assign(half, 0);
   copy_to_host<std::int32_t>(exec, sent_, part(bounds, 0, static_cast<std::int64_t>(half)),
                              "copies for experts");
+  received_.assign(half, 0);  // after the wait: a copy to the device may still read the last ones
   std::vector<std::int64_t> sends = counts(sent_, 1), receives(sends.size());
   axis_.communicator().all_to_all(receives, sends, "numbers of copies for experts");
   std::partial_sum(receives.begin(), receives.end(), received_.begin() + 1,

@@ -33,6 +33,8 @@ FRAMES = [
     (r"TurnByPacks<", 40, "sine and cosine reduce angles beyond 2^31, which no position reaches, in local memory"),
     (r"\bnormal_fill<", 40, "likewise, and only once in a run"),
     (r"\buniform_fill<", 40, "likewise, and only once in a run"),
+    (r"\bchoose_by_scores<double", 512, "sums of a token's groups of experts"),
+    (r"\bchoose_by_scores<", 256, "likewise"),
     (r"\bAttentionForward<", 144,
      "portable attention: its functions share the functor, which is copied to local memory once per thread"),
     (r"\bTeamOf(Head|Keys|Queries)<double", 400, "likewise; a row of the mask's factors, and one of the soft cap's slopes"),

@@ -21,6 +21,8 @@ struct AttentionForward {
   static constexpr int width =
       exec_on_host ? Tile<A>::lanes : 1;  // queries per thread in the softmax
   static constexpr int blocks_per_team = exec_on_host ? 4 : 1;
+  // A call of lowest() is not allowed in a function for devices.
+  static constexpr A lowest = std::numeric_limits<A>::lowest();
 
   View2<T> o;
   View3<A> logsumexp;
@@ -200,7 +202,6 @@ struct AttentionForward {
   /// Clears sums and results. With a window or documents, a query may see no key of its first
   /// blocks; its maximum then starts finite, so that exp(score − maximum) is not NaN.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
-    constexpr A lowest = std::numeric_limits<A>::lowest();
     const A none = shape.window > 0 || shape.has_documents() ? lowest : -infinity<A>;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
       s.largest[i] = none;
