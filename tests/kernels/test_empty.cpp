@@ -114,7 +114,8 @@ TYPED_TEST(Empty, HeadsOfAttentionAcceptNoRowsAndNoHeads) {
   const Handle handle;
   const DeviceArray<T> sinks(3);
   const DeviceArray<Acc> dsinks(3, Acc(2));
-  for (const auto& [rows, heads] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {13, 0}, {0, 0}}) {
+  for (const auto& size : {std::pair<std::int64_t, std::int64_t>{0, 3}, {13, 0}, {0, 0}}) {
+    const std::int64_t rows = size.first, heads = size.second;
     const auto of_heads = [&](std::int64_t columns) { return nothing<T>(rows, heads * columns); };
     const DeviceArray<T> k(2 * rows, T(3.0F));
     const LatentHeads n{heads, 4, 2, 3};

@@ -159,7 +159,6 @@ TYPED_TEST(UpdateRanges, LambMatchesSingleArraysBitForBit) {
   EXPECT_EQ(together.v.values(), each.v.values());
 }
 
-/// Masters are at the places of updated weights, the model's weights at those of rounded ones.
 /// Three layers of 1, 5 and 4096 experts; a skipped step changes nothing.
 TYPED_TEST(UpdateRanges, ExpertsMoveTowardsTheMeanAndLoadsAreRelativeToIt) {
   using T = TypeParam;
@@ -203,6 +202,7 @@ TYPED_TEST(UpdateRanges, ExpertsMoveTowardsTheMeanAndLoadsAreRelativeToIt) {
   }
 }
 
+/// Masters are at the places of updated weights, the model's weights at those of rounded ones.
 TEST(RoundWeights, RoundsEveryPartAndKeepsTheGaps) {
   const Places places;
   const DeviceArray<UpdateRange> table(places.parts);
