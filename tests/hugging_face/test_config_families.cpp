@@ -491,10 +491,11 @@ TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
        "[experts] number = 4 (deck.toml:15), expected 0"},
       {{odd_bert(true, SentenceLoss::none), "norm_placement = \"pre\""}, "expected \"post\""}};
   for (const auto& [deck, message] : wrong) {
-    const auto changed = changed_deck(deck.first, deck.second);
+    const deck::ModelConfig& model = deck.first;
+    const auto changed = changed_deck(model, deck.second);
     expect_mentions(message_of([&] { expect_exportable(changed); }),
                     {"deck.toml: transformers' ", message, "cannot be exported"});
-    expect_mentions(message_of([&] { expect_same_model(file_of(deck.first), changed); }),
+    expect_mentions(message_of([&] { expect_same_model(file_of(model), changed); }),
                     {"c.json describes another model", message});
   }
 }
