@@ -112,9 +112,13 @@ class Gathers {
         sizes_.layers[s].end() - architecture_.first_with_backward(sizes_.layers[s]);
     if (backward < n && of_rank > windows) refills.forward = m;  // windows hold later layers
     const double ends = (s == 0 ? sizes_.embedding : 0) + (is_last(s) ? sizes_.head : 0);
-    const double parameters = sizes_.parameters[s] + (sizes_.frozen.empty() ? 0 : sizes_.frozen[s]);
+    const auto with_frozen = [s](const std::vector<double>& trained,
+                                 const std::vector<double>& frozen) {
+      return trained[s] + (frozen.empty() ? 0 : frozen[s]);
+    };
+    const double parameters = with_frozen(sizes_.parameters, sizes_.frozen);
     // Experts that replicas divide are gathered among the ranks with the same experts.
-    const double experts = sizes_.experts[s];
+    const double experts = with_frozen(sizes_.experts, sizes_.frozen_experts);
     const Seconds each =
         n > 0 ? gather((parameters - ends - sizes_.tables - experts) / static_cast<double>(n)) +
                     gather_experts(experts / static_cast<double>(n))

@@ -36,13 +36,21 @@ double held_elements(const architecture::ArraySpec& array, const deck::ParallelC
 }
 
 /// Number of trained parameters of a part of the model on a tensor rank, without a tied table.
-double part_parameters(const architecture::BlockDescription& part, const deck::ParallelConfig& p,
-                       bool only_divided_experts = false) {
+double part_parameters(const architecture::BlockDescription& part, const deck::ParallelConfig& p) {
   double n = 0;
   for (const architecture::Operation& op : part.operations)
     for (const architecture::ArraySpec& array : op.arrays)
-      if (!array.tied && !array.frozen && (!only_divided_experts || array.of_experts()))
-        n += held_elements(array, p);
+      if (!array.tied && !array.frozen) n += held_elements(array, p);
+  return n;
+}
+
+/// Number of trained or frozen parameters of a layer's experts on a rank.
+double expert_parameters(const architecture::BlockDescription& layer, const deck::ParallelConfig& p,
+                         bool frozen) {
+  double n = 0;
+  for (const architecture::Operation& op : layer.operations)
+    for (const architecture::ArraySpec& array : op.arrays)
+      if (array.of_experts() && array.frozen == frozen) n += held_elements(array, p);
   return n;
 }
 
@@ -206,13 +214,17 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   sizes.layers = architecture::partition(a, p);
   sizes.parameters = stage_parameters(a, sizes.layers, p);
   if (a.has_frozen) sizes.frozen = parameters_of(a, sizes.layers, p, true);
-  sizes.experts.assign(sizes.layers.size(), 0);
-  for (std::size_t s = 0; s < sizes.layers.size() && p.expert > 1; ++s) {
-    const std::vector<std::int64_t> counts = a.count_kinds(sizes.layers[s]);
-    for (std::size_t k = 0; k < counts.size(); ++k)
-      sizes.experts[s] +=
-          part_parameters(a.layer_kinds()[k], p, true) * static_cast<double>(counts[k]);
-  }
+  const auto of_experts = [&](bool frozen) {
+    std::vector<double> all(sizes.layers.size());
+    for (std::size_t s = 0; s < all.size() && p.expert > 1; ++s) {
+      const std::vector<std::int64_t> counts = a.count_kinds(sizes.layers[s]);
+      for (std::size_t k = 0; k < counts.size(); ++k)
+        all[s] += expert_parameters(a.layer_kinds()[k], p, frozen) * static_cast<double>(counts[k]);
+    }
+    return all;
+  };
+  sizes.experts = of_experts(false);
+  if (a.has_frozen) sizes.frozen_experts = of_experts(true);
   const auto add = [&](const architecture::ArraySpec& array) {
     const double n = held_elements(array, p);
     const bool table = array.of_vocabulary();

@@ -172,6 +172,27 @@ TEST(GatherTime, GroupsKeepGathersWithinANode) {
   EXPECT_LT(costs_of(c, m).stages.front().forward.data, groups.stages.front().forward.data / 3);
 }
 
+/// Each rank has its own experts, so that only other arrays are gathered, trained or not.
+TEST(GatherTime, FrozenExpertsAreGatheredAmongTheRanksThatHaveThem) {
+  deck::Config c = config_of({.data = 8, .key_value_heads = 2});
+  c.model.experts.number = 8;
+  c.model.experts.active = 2;
+  c.model.experts.feed_forward = 512;
+  c.parallel.shard = Sharding::weights;
+  c.parallel.expert = 8;
+  Machine m = nccl_cluster();
+  m.software.gather_overlap = 0;
+  const auto waits = [&] {
+    const BlockTime stage = costs_of(c, m).stages.front();
+    return stage.forward.data + stage.backward.data;
+  };
+  const Seconds trained = waits();
+  c.model.frozen = {"layers.*.experts.*"};
+  EXPECT_NEAR(waits(), trained, 1e-9 * trained);
+  c.parallel.expert = 1;
+  EXPECT_GT(waits(), trained) << "all ranks have all experts, which are gathered";
+}
+
 /// Bytes of new weights arrive while the next step's first passes are computed; later stages wait
 /// for their first inputs anyway.
 TEST(GatherTime, NewWeightsOverlapWithTheFirstPasses) {

@@ -51,9 +51,10 @@ struct StageSizes {
   std::vector<double> parameters;  ///< trained parameters of a tensor rank
   std::vector<double> experts;     ///< those of experts that replicas divide
   std::vector<double> frozen;      ///< frozen parameters of a tensor rank; empty if all are trained
-  double embedding = 0;            ///< parameters of the embedding on a tensor rank
-  double head = 0;                 ///< parameters of the head on a tensor rank
-  double tables = 0;               ///< parameters of a rank's part of a shared vocabulary
+  std::vector<double> frozen_experts;  ///< those of experts that replicas divide
+  double embedding = 0;                ///< parameters of the embedding on a tensor rank
+  double head = 0;                     ///< parameters of the head on a tensor rank
+  double tables = 0;                   ///< parameters of a rank's part of a shared vocabulary
 };
 StageSizes stage_sizes(const deck::Config& config, const architecture::Architecture& architecture);
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,
