@@ -72,6 +72,18 @@ std::int64_t part_of(std::int64_t n, std::int64_t parts) {
   return (n + parts - 1) / parts;
 }
 
+/// Appends the kinds of layers, each with the number of consecutive layers.
+void append_kinds(std::vector<std::int64_t>& list, const architecture::Architecture& a,
+                  const layout::Slice& layers) {
+  for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer) {
+    const auto kind = static_cast<std::int64_t>(a.kind_of(layer));
+    if (layer > layers.offset && list.end()[-2] == kind)
+      ++list.back();
+    else
+      list.insert(list.end(), {kind, 1});
+  }
+}
+
 /// Whether layers have different numbers of elements, for example because some have experts.
 bool layers_differ(const architecture::Architecture& architecture) {
   std::map<std::int64_t, std::int64_t> elements;  // by block
@@ -130,17 +142,20 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
   if (!is_new) return found->second;
   // Some ranks have originals of shared layers, others have copies.
   const bool shares = architecture_.model.shared_layers > 0;
-  Rank rank{0, architecture::make_shard(architecture_, parallel, 0, 0), 0};
+  Rank rank{0, architecture::make_shard(architecture_, parallel, 0, 0), 0, {}};
   std::set<std::vector<std::int64_t>> known;
   for (int p = 0; p < map.ranks; ++p) {
     rank.shard.stages = map.stages_of(p);
     std::vector<std::int64_t> layers;
     rank.layers = 0;
+    rank.parts = {rank.shard.has_embedding(), rank.shard.has_head()};
+    if (shares) rank.parts.insert(rank.parts.end(), {map.ranks, map.chunks, p});
     for (const Stage stage : rank.shard.stages) {
       const layout::Slice& mine = rank.shard.stage_layers[static_cast<std::size_t>(stage)];
       const std::vector<std::int64_t> counts = architecture_.count_kinds(mine);
       layers.insert(layers.end(), counts.begin(), counts.end());
       rank.layers += mine.extent;
+      if (ranks_differ_) append_kinds(rank.parts, architecture_, mine);
     }
     if (shares) layers.push_back(rank.shard.stages.front());
     rank.number = p;
@@ -248,10 +263,16 @@ void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank
                                     RankElements& elements) {
   const deck::ParallelConfig& p = config.parallel;
   const architecture::Division division = architecture::division_of(config);
-  const auto [found, is_new] = exact_.try_emplace(
-      {p.tensor, p.pipeline, p.chunks, static_cast<std::int64_t>(p.stage_map().placement), p.data,
-       p.shard_ranks(), division.gradients ? 1 : 0, division.weights ? 1 : 0,
-       p.sequence_parallel ? 1 : 0, rank.number, p.expert});
+  std::vector<std::int64_t> key{p.tensor,
+                                p.pipeline,
+                                p.data,
+                                p.expert,
+                                p.shard_ranks(),
+                                division.gradients ? 1 : 0,
+                                division.weights ? 1 : 0,
+                                division.gradients && p.sequence_parallel ? 1 : 0};
+  key.insert(key.end(), rank.parts.begin(), rank.parts.end());
+  const auto [found, is_new] = exact_.try_emplace(std::move(key));
   if (is_new) {
     Shard shard = rank.shard;
     shard.tensor_size = static_cast<int>(p.tensor);
@@ -262,22 +283,47 @@ void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank
   elements.summed = elements.arenas.gradient_elements;
 }
 
+/// Sets lower bounds of what divide_exactly() sets.
+void MemoryEstimate::divide_evenly(const deck::Config& config, RankElements& elements) const {
+  const architecture::Division division = architecture::division_of(config);
+  const std::int64_t ranks = config.parallel.shard_ranks();
+  ArenaSizes& arenas = elements.arenas;
+  arenas.state_elements = elements.trained / ranks;
+  arenas.second_elements = 0;
+  arenas.muon = 0;
+  if (division.weights) arenas.elements /= ranks;
+  if (division.gradients) arenas.gradient_elements /= ranks;
+  elements.summed = arenas.gradient_elements;
+}
+
+const MemoryEstimate::PlacedElements& MemoryEstimate::placed_elements(const deck::ParallelConfig& p,
+                                                                      const Rank& rank) {
+  std::vector<std::int64_t> key{p.tensor, p.expert};
+  key.insert(key.end(), rank.parts.begin(), rank.parts.end());
+  const auto [found, is_new] = placed_.try_emplace(std::move(key));
+  if (!is_new) return found->second;
+  Shard shard = rank.shard;
+  shard.tensor_size = static_cast<int>(p.tensor);
+  shard.expert_size = static_cast<int>(p.expert);
+  const architecture::Placement placement = placed(architecture_, shard);
+  found->second = {placement.elements, placement.gradient_elements, placement.trained,
+                   p.expert > 1 ? experts_of(architecture_, shard) : 0};
+  return found->second;
+}
+
 MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& config,
-                                                         const Rank& rank) {
+                                                         const Rank& rank, bool least) {
   const deck::ParallelConfig& p = config.parallel;
   const ModelParts& parts = model_parts(p);
   RankElements all;
   ArenaSizes& arenas = all.arenas;
   std::int64_t trained = 0, experts = 0;  // experts: of the trained elements
   if (ranks_differ_) {
-    Shard shard = rank.shard;
-    shard.tensor_size = static_cast<int>(p.tensor);
-    shard.expert_size = static_cast<int>(p.expert);
-    if (p.expert > 1) experts = experts_of(architecture_, shard);
-    const architecture::Placement placement = placed(architecture_, shard);
-    arenas.elements = placement.elements;
-    arenas.gradient_elements = placement.gradient_elements;
+    const PlacedElements& placement = placed_elements(p, rank);
+    arenas.elements = placement.all;
+    arenas.gradient_elements = placement.gradients;
     trained = placement.trained;
+    experts = placement.experts;
   } else {
     const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
     arenas.elements = rank.layers * parts.layer;
@@ -288,6 +334,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
     experts = rank.layers * parts.experts;
   }
   all.whole = arenas.elements;
+  all.trained = trained;
   all.summed = arenas.gradient_elements;
   arenas.state_elements = trained;
   if (p.divides_state()) {
@@ -318,6 +365,10 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
     arenas.muon = muon_bytes(rounds, sizes_.accumulate());
   }
   if (architecture::division_of(config).by_block()) {
+    if (ranks_differ_ && least) {
+      divide_evenly(config, all);
+      return all;
+    }
     if (ranks_differ_)
       divide_exactly(config, rank, all);
     else
@@ -367,6 +418,15 @@ Bytes MemoryEstimate::on_host(const deck::Config& config, const RankElements& el
 }
 
 Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
+  return bytes_of(config, false);
+}
+
+Bytes MemoryEstimate::least_bytes(const deck::Config& config) {
+  const bool is_slow = ranks_differ_ && architecture::division_of(config).by_block();
+  return is_slow ? bytes_of(config, true) : 0;
+}
+
+Bytes MemoryEstimate::bytes_of(const deck::Config& config, bool least) {
   const deck::ParallelConfig& p = config.parallel;
   const auto tensor = static_cast<int>(p.tensor);
   if (!tensor_ranks_.contains(tensor))
@@ -382,7 +442,7 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
   const ActivationSizes& activations = activations_of(config, p.splits_backward());
   Bytes most = 0;
   for (const Rank& rank : ranks_of(p)) {
-    const RankElements elements = elements_of(config, rank);
+    const RankElements elements = elements_of(config, rank, least);
     const TrainingBytes bytes =
         sizes_.bytes(activations, elements.arenas, rank.shard,
                      schedule::expected_needs(p.schedule, layout, rank.number));

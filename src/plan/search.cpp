@@ -117,7 +117,10 @@ class LayoutSearch {
     layout.set(config_);
     if (!alike_but_shard(layout, former_)) alike_ = estimated_.size();
     former_ = layout;
-    Candidate c{layout, 0, memory_.most_bytes(config_), false, {}};
+    Candidate c{layout, 0, memory_.least_bytes(config_), false, {}};
+    // The smallest of the layouts that do not fit is reported with its exact bytes.
+    if (!fits(c.bytes) && too_large_ > 0 && c.bytes >= smallest_.bytes) return refuse(c);
+    c.bytes = memory_.most_bytes(config_);
     if (!fits(c.bytes)) return refuse(c);
     const auto alike = [this] {
       return std::span(estimated_).subspan(alike_);  // by ascending shard

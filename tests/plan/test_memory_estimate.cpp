@@ -57,6 +57,7 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     }
     const Bytes exact = most_bytes(c, a, needs, machine, true, known);
     const Bytes estimated = estimate.most_bytes(c);
+    EXPECT_LE(estimate.least_bytes(c), estimated);
     const Bytes above = allowance(c, machine);
     const TrainingSizes sizes(c, a, machine);
     const Bytes below =  // buffers of transfers alone
@@ -119,6 +120,15 @@ TEST(MemoryEstimate, MatchesThePlanForMuonWithExperts) {
                                 "optimizer.kind=muon"}),
               8, machine);
     }
+}
+
+/// Dense layers first, and constant biases, which are frozen.
+TEST(MemoryEstimate, MatchesThePlanForDividedWeightsOfExperts) {
+  const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "nccl");
+  compare(deck_to_estimate({"model.family=llama", "experts.number=4", "experts.active=2",
+                            "experts.feed_forward=32", "experts.first_layer=2",
+                            "experts.choice_bias=true", "parallel.shard=weights"}),
+          8, machine);
 }
 
 TEST(MemoryEstimate, MatchesThePlanForAnEncoderAndSharedLayers) {

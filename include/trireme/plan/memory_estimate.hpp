@@ -26,6 +26,9 @@ class MemoryEstimate {
   /// Bytes of the rank that needs the most memory, with the layout keys of `config`
   /// (deck::layout_keys). All other keys must equal the keys in the constructor's config.
   Bytes most_bytes(const deck::Config& config);
+  /// A lower bound of most_bytes() that is computed faster, with equal parts of all that replicas
+  /// divide, and without windows. 0 where most_bytes() is fast.
+  Bytes least_bytes(const deck::Config& config);
 
  private:
   /// Elements by which the arenas of a tensor rank grow with each part of the model.
@@ -53,7 +56,8 @@ class MemoryEstimate {
   /// Sizes of a rank's arenas, and elements that other buffers need.
   struct RankElements {
     ArenaSizes arenas;
-    std::int64_t whole = 0;   ///< weights, which replicas save in equal parts
+    std::int64_t whole = 0;  ///< weights, which replicas save in equal parts
+    std::int64_t trained = 0;
     std::int64_t summed = 0;  ///< gradients that are in flight at a time
   };
   /// A pipeline rank that may need more memory than all other ranks.
@@ -61,6 +65,16 @@ class MemoryEstimate {
     int number = 0;
     architecture::Shard shard;
     std::int64_t layers = 0;
+    /// Key of the sizes of its arrays: whether it has the embedding and the head, and the kinds of
+    /// its layers, each with the number of consecutive layers; for shared layers also the stages.
+    std::vector<std::int64_t> parts;
+  };
+  /// Elements of a rank's arrays: see architecture::Placement.
+  struct PlacedElements {
+    std::int64_t all = 0;
+    std::int64_t gradients = 0;
+    std::int64_t trained = 0;
+    std::int64_t experts = 0;  ///< trained experts that replicas divide
   };
 
   const ModelParts& model_parts(const deck::ParallelConfig& parallel);
@@ -68,9 +82,12 @@ class MemoryEstimate {
   const ActivationSizes& activations_of(const deck::Config& config, bool split);
   const DividedParts& divided_parts(const deck::Config& config);
   DividedPart divided_part(const deck::Config& config, const architecture::Shard& shard) const;
+  const PlacedElements& placed_elements(const deck::ParallelConfig& parallel, const Rank& rank);
   void divide(const deck::Config& config, const Rank& rank, RankElements& elements);
   void divide_exactly(const deck::Config& config, const Rank& rank, RankElements& elements);
-  RankElements elements_of(const deck::Config& config, const Rank& rank);
+  void divide_evenly(const deck::Config& config, RankElements& elements) const;
+  RankElements elements_of(const deck::Config& config, const Rank& rank, bool least);
+  Bytes bytes_of(const deck::Config& config, bool least);
   Bytes reductions_of(const deck::Config& config, const Rank& rank, const ArenaSizes& arenas,
                       const ModelParts& parts) const;
   Bytes on_host(const deck::Config& config, const RankElements& elements) const;
@@ -88,6 +105,7 @@ class MemoryEstimate {
   /// the division, sequence_parallel.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>, DividedParts>
       divided_;
+  std::map<std::vector<std::int64_t>, PlacedElements> placed_;
   std::map<std::vector<std::int64_t>, ArenaSizes> exact_;
   using Activations = std::tuple<std::int64_t, std::int64_t, std::int64_t, Recompute, bool, bool,
                                  architecture::HeadGradient>;
