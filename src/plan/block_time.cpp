@@ -81,11 +81,22 @@ BlockTimeModel::BlockTimeModel(const architecture::Architecture& architecture,
       network_(network),
       machine_(machine) {}
 
+/// Rows of a tensor. For rows of experts, those of the rank that receives most, not their bound.
+std::int64_t BlockTimeModel::rows_of(const Rows& rows) const {
+  const std::int64_t mean = mean_rows_of(rows, sizes_);
+  const bool depends_on_choices =
+      rows == Rows::routed ||
+      (sizes_.expert_ranks > 1 && (rows == Rows::received || rows == Rows::received_copies));
+  return depends_on_choices
+             ? std::llround(static_cast<double>(mean) * machine_.software.expert_imbalance)
+             : mean;
+}
+
 double BlockTimeModel::bytes_of(const Part& part, const Value& value) const {
   const architecture::Tensor tensor = value.gradient ? architecture::gradient_of(part, value.tensor)
                                                      : part.tensors[at(value.tensor)];
   return static_cast<double>(
-      rows_of(tensor.rows, sizes_) * columns_of(tensor.columns, sizes_) *
+      rows_of(tensor.rows) * columns_of(tensor.columns, sizes_) *
       architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
 }
 
@@ -109,44 +120,52 @@ double BlockTimeModel::message_bytes(const Part& part, const architecture::Messa
       architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
 }
 
+/// The product of a pass through `rows` rows, and the bytes that it reads and writes.
+std::pair<ProductSizes, double> BlockTimeModel::product_of(Pass pass, std::int64_t rows,
+                                                           std::int64_t in,
+                                                           std::int64_t columns) const {
+  const auto element = static_cast<double>(sizes_.element);
+  const auto sum = static_cast<double>(sizes_.accumulate);
+  const double activations = static_cast<double>(rows * (in + columns)) * element;
+  const auto weights = static_cast<double>(in * columns);
+  if (pass == Pass::backward_weight)
+    return {{columns, in, rows},
+            activations + weights * (machine_.software.fused_accumulation ? 2 * sum : element)};
+  if (pass == Pass::backward_input) return {{rows, in, columns}, activations + weights * element};
+  return {{rows, columns, in}, activations + weights * element};
+}
+
+/// Time of the separate kernel that adds the gradient of `weights` weights to the sum over
+/// micro-batches, without fused_accumulation.
+Seconds BlockTimeModel::adding_time(double weights) const {
+  if (machine_.software.fused_accumulation) return 0;
+  const std::int64_t given = machine_.software.gradient_bytes;
+  const auto gradient = static_cast<double>(given > 0 ? given : sizes_.accumulate);
+  return kernels_.memory(weights * (static_cast<double>(sizes_.element) + 2 * gradient));
+}
+
 /// Adds the times of a product, of its adapter, and of the activation's gradient after the product.
-/// Without fused_accumulation, a weight's gradient is added to the sum over micro-batches by a
-/// separate kernel.
 void BlockTimeModel::add_product(PassTime& time, const Part& part,
                                  const OperationCall& call) const {
   const Operation& op = part.operations[at(call.operation)];
+  if (op.kind == OperationKind::expert_product) return add_expert_product(time, part, call);
   const architecture::Tensor& out = part.tensors[at(op.output)];
   const std::int64_t in = columns_of(part.tensors[at(op.input())].columns, sizes_);
   const std::int64_t columns = columns_of(out.columns, sizes_);
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
-  const bool of_experts = op.kind == OperationKind::expert_product;
-  const std::int64_t rows = of_experts
-                                ? std::llround(static_cast<double>(product_rows(part, op, sizes_)) *
-                                               machine_.software.expert_imbalance)
-                                : product_rows(part, op, sizes_);
-  const auto weights = static_cast<double>(in * columns * matrices_of(part, op, sizes_));
+  const std::int64_t rows = product_rows(part, op, sizes_);
   const auto element = static_cast<double>(sizes_.element);
-  const auto sum = static_cast<double>(sizes_.accumulate);
-  const double activations = static_cast<double>(rows * (in + columns)) * element;
-  ProductSizes sizes{rows, columns, in};
-  double bytes = activations + weights * element;
-  if (call.pass == Pass::backward_input) sizes = {rows, in, columns};
-  if (call.pass == Pass::backward_weight) {
-    sizes = {columns, in, rows};
-    const bool fused = machine_.software.fused_accumulation;
-    bytes = activations + weights * (fused ? 2 * sum : element);
-    const std::int64_t given = machine_.software.gradient_bytes;
-    const double gradient = given > 0 ? static_cast<double>(given) : sum;
-    if (!fused && op.trains_product())
-      time.compute += kernels_.memory(weights * (element + 2 * gradient));
-  }
+  const auto [sizes, bytes] = product_of(call.pass, rows, in, columns);
+  const bool weight = call.pass == Pass::backward_weight;
+  if (weight && op.trains_product()) time.compute += adding_time(static_cast<double>(in * columns));
   const bool fp8 = kernels_.fp8() && of_layer && op.kind == OperationKind::linear;
-  const bool sums = call.pass == Pass::backward_weight && machine_.software.fused_accumulation;
+  const double written = weight && machine_.software.fused_accumulation
+                             ? 2 * static_cast<double>(sizes_.accumulate)
+                             : element;
   add_adapter(time, part, call);
-  if (call.pass == Pass::backward_weight && !op.trains_product()) return;  // frozen
+  if (weight && !op.trains_product()) return;  // frozen
   time.compute +=
-      fp8 ? kernels_.fp8_product(
-                sizes, static_cast<double>(sizes.rows * sizes.columns) * (sums ? 2 * sum : element))
+      fp8 ? kernels_.fp8_product(sizes, static_cast<double>(sizes.rows * sizes.columns) * written)
           : kernels_.product(sizes, bytes);
   time.flops += sizes.flops();
   if (call.fused >= 0) {
@@ -160,8 +179,9 @@ void BlockTimeModel::add_product(PassTime& time, const Part& part,
   }
 }
 
-/// Adds the times of the products of experts in rounds, and of their activation. Each round reads
-/// the weights. The backward pass computes the first product again.
+/// Adds the times of the products of experts in rounds, of their activation, and of the kernels
+/// that pick rows and sum them. Each round reads the weights. The backward pass computes the first
+/// product again.
 void BlockTimeModel::add_rounds(PassTime& time, const Part& part, const OperationCall& call) const {
   const Operation& op = part.operations[at(call.operation)];
   const auto columns = [&](int tensor) {
@@ -172,30 +192,108 @@ void BlockTimeModel::add_rounds(PassTime& time, const Part& part, const Operatio
                      F = columns(op.scratch[2]);
   architecture::Rows routed = inner.rows;
   routed.kind = Rows::routed;
-  const std::int64_t rows = std::llround(static_cast<double>(mean_rows_of(routed, sizes_)) *
-                                         machine_.software.expert_imbalance);
-  const std::int64_t rounds =
-      std::max<std::int64_t>(1, divided_up(rows, rows_of(inner.rows, sizes_)));
+  const std::int64_t all = rows_of(routed);
+  const std::int64_t experts = matrices_of(part, op, sizes_);
+  const std::int64_t rows = std::max<std::int64_t>(1, divided_up(all, experts));
+  const auto rounds = static_cast<double>(
+      std::max<std::int64_t>(1, divided_up(all, architecture::rows_of(inner.rows, sizes_))));
   const auto element = static_cast<double>(sizes_.element);
   const auto sum = static_cast<double>(sizes_.accumulate);
-  const auto weights = static_cast<double>(matrices_of(part, op, sizes_) * rounds);
-  const auto add = [&](const ProductSizes& sizes, std::int64_t in, std::int64_t out,
-                       double of_weight) {
-    time.compute +=
-        kernels_.product(sizes, static_cast<double>(rows * (in + out)) * element +
-                                    weights * static_cast<double>(in * out) * of_weight);
-    time.flops += sizes.flops();
+  const auto of_rows = static_cast<double>(all);
+  const bool forward = call.pass == Pass::forward;
+  const auto times = static_cast<double>(experts);
+  const auto add = [&](ProductSizes sizes, std::int64_t in, std::int64_t out, double of_weight) {
+    const double bytes = static_cast<double>(rows * (in + out)) * element +
+                         rounds * static_cast<double>(in * out) * of_weight;
+    time.flops += times * sizes.flops();
+    if (machine_.software.grouped_products) {
+      sizes.count = experts;
+      time.compute += kernels_.product(sizes, times * bytes);
+    } else {
+      time.compute += times * kernels_.product(sizes, bytes);
+    }
+  };
+  const auto move = [&](double bytes, auto rate) {
+    time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes, rate);
   };
   add({rows, H, D}, D, H, element);
-  time.compute += kernels_.memory(
-      machine_.software.traffic_ratio * static_cast<double>(rows * (H + F)) * element,
-      machine_.kernels.activation);
-  if (call.pass == Pass::forward) return add({rows, D, F}, F, D, element);
+  move((forward ? 1 : 3) * of_rows * static_cast<double>(H + F) * element,
+       machine_.kernels.activation);
+  move(of_rows * static_cast<double>(D) * ((forward ? 2 : 6) * element + element + 2 * sum),
+       machine_.kernels.embedding);
+  if (forward) return add({rows, D, F}, F, D, element);
   add({rows, F, D}, F, D, element);
   add({rows, D, H}, D, H, element);
   if (!op.trains_product()) return;
   add({D, F, rows}, F, D, 2 * sum);
   add({H, D, rows}, D, H, 2 * sum);
+}
+
+/// Products of a rank's experts, of which each has the same number of rows: one after the other, or
+/// in one kernel with grouped_products.
+void BlockTimeModel::add_expert_product(PassTime& time, const Part& part,
+                                        const OperationCall& call) const {
+  const Operation& op = part.operations[at(call.operation)];
+  const bool outputs = op.cut == architecture::Cut::outputs;
+  const architecture::Tensor& input = part.tensors[at(op.input())];
+  const architecture::Tensor& output = part.tensors[at(op.output)];
+  std::int64_t in = columns_of(input.columns, sizes_);
+  std::int64_t columns = columns_of(output.columns, sizes_);
+  std::int64_t matrices = matrices_of(part, op, sizes_);
+  std::int64_t all = rows_of((outputs ? output : input).rows);
+  if (machine_.software.expert_dispatch == ExpertDispatch::divided_experts) {
+    std::int64_t& inner = outputs ? columns : in;
+    inner = divided_up(inner, sizes_.tensor_ranks);
+    matrices *= sizes_.tensor_ranks;
+    all *= sizes_.tensor_ranks;
+  }
+  add_routing(time, part, call, {matrices, all});
+  const bool weight = call.pass == Pass::backward_weight;
+  if (weight && !op.trains_product()) return;  // frozen
+  if (weight) time.compute += adding_time(static_cast<double>(matrices * in * columns));
+  const std::int64_t rows = std::max<std::int64_t>(1, divided_up(all, matrices));
+  auto [sizes, bytes] = product_of(call.pass, rows, in, columns);
+  const auto times = static_cast<double>(matrices);
+  if (machine_.software.grouped_products) {
+    sizes.count = matrices;
+    time.compute += kernels_.product(sizes, times * bytes);
+  } else {
+    time.compute += times * kernels_.product(sizes, bytes);
+  }
+  time.flops += ProductSizes{all, columns, in}.flops();
+}
+
+/// Adds the times of the kernels that bring rows into the order of the experts and sum the rows of
+/// each token. Sums are kept in the accumulation type. Trireme picks the input rows of a product
+/// again for the gradient of its weights, and replicas that divide the experts round partial sums.
+/// Programs that send copies keep the rows, order them by rank, and by expert where they arrive,
+/// and multiply them by their weights on the rank of the token.
+void BlockTimeModel::add_routing(PassTime& time, const Part& part, const OperationCall& call,
+                                 RoutedRows routed) const {
+  const Operation& op = part.operations[at(call.operation)];
+  const bool outputs = op.cut == architecture::Cut::outputs;
+  const bool returns = call.pass == (outputs ? Pass::backward_input : Pass::forward);
+  const architecture::Tensor& token = part.tensors[at(outputs ? op.input() : op.output)];
+  const auto hidden = static_cast<double>(columns_of(token.columns, sizes_));
+  const auto element = static_cast<double>(sizes_.element);
+  const auto sum = static_cast<double>(sizes_.accumulate);
+  const double rows = hidden * static_cast<double>(routed.rows);
+  if (sends_copies()) {
+    if (call.pass == Pass::backward_weight) return;
+    const double passes = (returns ? 3 : 2) + (outputs ? 0 : call.pass == Pass::forward ? 2 : 3);
+    const double moved = passes * hidden * copies() + (routed.experts > 1 ? 2 * rows : 0);
+    time.compute += kernels_.memory(machine_.software.traffic_ratio * moved * element,
+                                    machine_.kernels.embedding);
+    return;
+  }
+  const double tokens = hidden * static_cast<double>(sizes_.tokens);
+  const double sent = sizes_.expert_ranks > 1 ? hidden * copies() : 0;
+  const double bytes = returns ? rows * (element + 2 * sum) + tokens * (2 * sum + element) +
+                                     sent * (4 * sum + 2 * element)
+                               : (rows + sent) * 2 * element;
+  const auto kernels = static_cast<double>(routed.experts);
+  time.compute += kernels * kernels_.memory(machine_.software.traffic_ratio * bytes / kernels,
+                                            machine_.kernels.embedding);
 }
 
 void BlockTimeModel::add_attention(PassTime& time, const Part& part,
@@ -219,6 +317,8 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
   time.flops += rank_flops(part, op, call.pass, architecture_.model, sizes_);
+  if (sizes_.context_ranks > 1)
+    time.compute += kernels_.memory(machine_.software.traffic_ratio * ring_sum_bytes(forward));
   // Adds only the part of the ring's message time that computation does not hide.
   time.tensor += std::max(0.0, ring - (time.compute - before));
 }
@@ -234,6 +334,19 @@ Seconds BlockTimeModel::ring_time(bool forward) const {
   if (!forward)
     time += network_.collective(Collective::reduce_scatter, of_gradients, Axis::context);
   return time;
+}
+
+/// Bytes of the sums over the steps of the ring. With a causal mask, half of the steps after the
+/// first use half of the queries. The backward pass also sums the gradients of keys and values, and
+/// adds the sums that arrive.
+double BlockTimeModel::ring_sum_bytes(bool forward) const {
+  const auto steps = static_cast<double>(sizes_.context_ranks);
+  const double queries = architecture_.model.causal() ? 0.75 : 1;
+  const auto sum = static_cast<double>(sizes_.accumulate);
+  const double of_queries =
+      2 * queries * static_cast<double>(sizes_.tokens * sizes_.attention()) * sum;
+  const double of_keys = 6 * static_cast<double>(sizes_.ring_block()) * sum;
+  return steps * (of_queries + (forward ? 0 : of_keys));
 }
 
 /// Adds the times of attention whose S × S scores are in memory: two batched products forward and
@@ -262,8 +375,8 @@ void BlockTimeModel::add_kernel(PassTime& time, const Part& part, const Operatio
                                   rate_of(machine_.kernels, kind));
   if (!rule_of(kind).draws || architecture_.model.dropout == 0) return;
   const architecture::Tensor& out = part.tensors[at(part.operations[at(call.operation)].output)];
-  time.compute += kernels_.random(
-      static_cast<double>(rows_of(out.rows, sizes_) * columns_of(out.columns, sizes_)));
+  time.compute +=
+      kernels_.random(static_cast<double>(rows_of(out.rows) * columns_of(out.columns, sizes_)));
 }
 
 PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const {
@@ -288,7 +401,7 @@ PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const
 /// hides. With keeps_gathered, inputs for a weight's gradient are not sent again.
 Seconds BlockTimeModel::message(const Part& part, const Operation& op, Pass pass) const {
   const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
-  if (!message) return 0;
+  if (!message || (sends_copies() && rule_of(op.kind).exchange != nullptr)) return 0;
   const bool kept = machine_.software.keeps_gathered && pass == Pass::backward_weight &&
                     message->tensor == op.input();
   return kept ? 0
@@ -297,27 +410,58 @@ Seconds BlockTimeModel::message(const Part& part, const Operation& op, Pass pass
                                         Axis::tensor);
 }
 
-/// Time of the exchange of a pass with the replicas that divide the experts.
+bool BlockTimeModel::sends_copies() const {
+  return machine_.software.expert_dispatch != ExpertDispatch::tokens;
+}
+
+/// Rows that a rank sends to the experts of its tokens, and to itself, or that it receives, if
+/// more.
+double BlockTimeModel::copies() const {
+  const deck::ExpertsConfig& experts = architecture_.model.experts;
+  const double sent =
+      sends_copies() ? static_cast<double>(sizes_.tokens * experts.active) /
+                           static_cast<double>(sizes_.tensor_ranks)
+                     : static_cast<double>(exchanged_rows({}, architecture_.model, sizes_, true));
+  return sent * machine_.software.expert_imbalance;
+}
+
+/// Time of the exchange of a pass among the ranks that divide the experts.
 Seconds BlockTimeModel::exchange(const Part& part, const Operation& op, Pass pass) const {
   const auto rule = rule_of(op.kind).exchange;
-  if (rule == nullptr || sizes_.expert_ranks == 1 || !has_pass(op, pass)) return 0;
-  const auto copies = rule(op, pass);
-  if (!copies) return 0;
-  const architecture::Tensor& t = part.tensors[at(copies->columns)];
-  const std::int64_t rows =
-      architecture::exchanged_rows(*copies, architecture_.model, sizes_, true);
-  return network_.among_experts(
-      static_cast<double>(rows * columns_of(t.columns, sizes_) *
-                          architecture::bytes_of(t.numbers, sizes_.element, sizes_.accumulate)) *
-      machine_.software.expert_imbalance);
+  if (rule == nullptr || !has_pass(op, pass)) return 0;
+  const auto rows = rule(op, pass);
+  if (!rows) return 0;
+  const architecture::Tensor& t = part.tensors[at(rows->columns)];
+  const double bytes =
+      copies() *
+      static_cast<double>(columns_of(t.columns, sizes_) *
+                          architecture::bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
+  if (!sends_copies()) return network_.among_experts(bytes);
+  if (op.kind != OperationKind::expert_product || pass == Pass::backward_weight) return 0;
+  if (machine_.software.expert_dispatch == ExpertDispatch::copies)
+    return network_.among_expert_ranks(bytes);
+  using architecture::Collective;
+  return network_.among_experts(bytes) +
+         network_.collective(rows->returns ? Collective::reduce_scatter : Collective::all_gather,
+                             bytes * static_cast<double>(sizes_.tensor_ranks), Axis::tensor);
+}
+
+/// Launches of a call. Unless one kernel computes the products of all experts, each has its own.
+std::int64_t BlockTimeModel::launches(const Part& part, const OperationCall& call) const {
+  const Operation& op = part.operations[at(call.operation)];
+  return machine_.software.grouped_products ? 1 : matrices_of(part, op, sizes_);
 }
 
 /// Times of some calls of a layer. If the host needs longer to start these calls than the calls
 /// take, the difference is waiting time of the device (PassTime::host).
 PassTime BlockTimeModel::calls(const Part& layer, const std::vector<OperationCall>& calls) const {
   PassTime time;
-  for (const OperationCall& one : calls) time += call(layer, one);
-  const Seconds host = machine_.software.host_per_layer * static_cast<double>(calls.size()) /
+  std::int64_t started = 0;
+  for (const OperationCall& one : calls) {
+    time += call(layer, one);
+    started += launches(layer, one);
+  }
+  const Seconds host = machine_.software.host_per_layer * static_cast<double>(started) /
                        static_cast<double>(architecture::forward_calls(layer).size());
   time.host = std::max(0.0, host - time.total());
   return time;

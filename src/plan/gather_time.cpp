@@ -33,6 +33,7 @@ class Gathers {
         turns_(turns),
         network_(network),
         sum_overlap_(machine.software.gradient_overlap),
+        sums_each_pass_(machine.software.sums_each_pass),
         hidden_(transport(config.parallel, machine) == schedule::Transport::ordered_groups
                     ? machine.software.gather_overlap
                     : 0) {}
@@ -136,18 +137,19 @@ class Gathers {
   }
 
   /// Adds waiting time to the backward passes through the last `n` layers of stage `s`. In the last
-  /// backward pass, sums of gradients use the same links.
+  /// backward pass, or in all of them, sums of gradients use the same links.
   void add_backward(BlockTime& stage, std::size_t s, std::int64_t n, double fresh, Seconds each) {
     if (n == 0) return;
     const BlockTime layer = mean_layer({sizes_.layers[s].end() - n, n});
     const auto m = static_cast<double>(micro_batches_);
+    const double with_sum = sums_each_pass_ ? m : 1;
     const Seconds sum = sum_overlap_ * sums_[s] / static_cast<double>(n);
     const Seconds head = is_last(s) ? kernels(parts_.head.backward) : 0;
     const Seconds head_input = is_last(s) ? kernels(parts_.head.backward_input) : 0;
     const auto add = [&](PassTime& pass, const PassTime& of_layer, double times, Seconds before) {
       const Seconds cover = kernels(of_layer);
-      pass.data += (of_layers(n, times, each, cover, before) * (m - 1) +
-                    of_layers(n, times, each, cover - sum, before)) /
+      pass.data += (of_layers(n, times, each, cover, before) * (m - with_sum) +
+                    of_layers(n, times, each, cover - sum, before) * with_sum) /
                    (m * m);
     };
     add(stage.backward, layer.backward, fresh, head);
@@ -188,6 +190,7 @@ class Gathers {
   double turns_;
   const NetworkTime& network_;
   double sum_overlap_;
+  bool sums_each_pass_;
   double hidden_;
 };
 

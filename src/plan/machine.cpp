@@ -20,6 +20,10 @@ EnumWords enum_words(SecondAxis) {
   static constexpr auto all = words_of<SecondAxis>("pipeline", "data");
   return all;
 }
+EnumWords enum_words(ExpertDispatch) {
+  static constexpr auto all = words_of<ExpertDispatch>("tokens", "copies", "divided_experts");
+  return all;
+}
 
 std::string_view name_of(DeviceKind kind) {
   return enum_words(kind)[static_cast<std::size_t>(kind)];
@@ -29,6 +33,9 @@ std::string_view name_of(ProductLibrary library) {
 }
 std::string_view name_of(SecondAxis axis) {
   return enum_words(axis)[static_cast<std::size_t>(axis)];
+}
+std::string_view name_of(ExpertDispatch dispatch) {
+  return enum_words(dispatch)[static_cast<std::size_t>(dispatch)];
 }
 
 void Machine::set_kind(DeviceKind kind) {

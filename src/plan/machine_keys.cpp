@@ -207,6 +207,22 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .from(1)
       .to(1024)
       .otherwise(1.0);
+  software
+      .choice("expert_dispatch", &Software::expert_dispatch,
+              "rows that travel to experts: tokens, one copy per replica with an expert of the "
+              "token; copies, one for each expert of the token, straight to the tensor rank that "
+              "has the expert; divided_experts, such copies to all tensor ranks, which divide the "
+              "columns of each expert")
+      .otherwise(std::string("tokens"));
+  software
+      .boolean("grouped_products", &Software::grouped_products,
+               "whether one kernel computes the products of all experts of a rank")
+      .otherwise(false);
+  software
+      .boolean("sums_each_pass", &Software::sums_each_pass,
+               "whether replicas sum their gradients after each micro-batch instead of once per "
+               "step")
+      .otherwise(false);
   const auto overlap = [&](const char* name, double Software::*field, const char* help,
                            double usual = 0) {
     software.number(name, field, help).from(0).to(1).otherwise(usual);

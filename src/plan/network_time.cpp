@@ -62,6 +62,7 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
   places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
   shards_ = consecutive(places_[Axis::data], p.shard_ranks(), devices_);
   experts_ = consecutive(places_[Axis::data], p.expert, devices_);
+  expert_ranks_ = together(places_[Axis::tensor], experts_, devices_);
   same_experts_ = spaced(places_[Axis::data], p.expert, devices_);
   expert_shards_ = spaced(shards_, p.expert, devices_);
   stride_ = axes.stride(Axis::pipeline);
@@ -110,7 +111,14 @@ Seconds NetworkTime::among_expert_shards(architecture::Collective kind, double b
 }
 
 Seconds NetworkTime::among_experts(double bytes) const {
-  const GroupPlace& group = experts_;
+  return exchange(bytes, experts_);
+}
+
+Seconds NetworkTime::among_expert_ranks(double bytes) const {
+  return exchange(bytes, expert_ranks_);
+}
+
+Seconds NetworkTime::exchange(double bytes, const GroupPlace& group) const {
   if (group.ranks <= 1) return 0;
   const Machine::Node& node = machine_.node;
   const auto n = static_cast<double>(group.ranks);

@@ -150,6 +150,16 @@ void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& 
   }
 }
 
+/// Adds the sums of gradients of all micro-batches but the last, which are not a part of
+/// `reductions`, to the backward passes.
+void add_sums(StepCosts& costs, double micro_batches) {
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    const Seconds sums = costs.reductions[s] * (micro_batches - 1) / micro_batches;
+    costs.stages[s].backward.data += sums;
+    costs.stages[s].backward_weight.data += sums;
+  }
+}
+
 /// Number of ranks per processor of a node, at least 1. `of_stage` counts the ranks of one stage,
 /// which compute at the same time; `of_all` counts all ranks.
 struct Turns {
@@ -342,6 +352,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Bl
   add_gathers(costs, config, a, parts, given, costs.reductions, static_cast<double>(sizes.element),
               turns, network, machine);
   for (Seconds& sum : costs.reductions) sum *= 1 - software.gradient_overlap;
+  if (software.sums_each_pass) add_sums(costs, static_cast<double>(config.micro_batches()));
   if (config.optimizer.kind == OptimizerKind::muon) add_muon(costs, config, a, machine, turns);
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
       !architecture::is_frozen(a.model, "embedding.token") &&

@@ -1,5 +1,6 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/plan/cost.hpp>
+#include <trireme/plan/network_time.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/step_time.hpp>
 #include <trireme/plan/traffic.hpp>
@@ -281,6 +282,104 @@ TEST(BlockTimeModel, CountsTrafficOfKernelsAndLogits) {
   m.software.logit_traffic = 100;
   EXPECT_NEAR(times(c, m).head.forward.compute - before.head.forward.compute,
               64.0 * 96 / 2 * (100 - 3 * 8) / 5e11, 1e-14);
+}
+
+/// 8 experts of 48 columns, 2 active, in each layer.
+deck::Config with_experts(const Axes& axes, std::int64_t expert = 1) {
+  deck::Config c = of_family(Family::llama, axes);
+  c.model.experts.number = 8;
+  c.model.experts.active = 2;
+  c.model.experts.feed_forward = 48;
+  c.parallel.expert = expert;
+  return c;
+}
+
+BlockTime layer_of(const deck::Config& c, const Machine& m) {
+  return times(c, m).layers.front();
+}
+
+TEST(BlockTimeModel, ExpertsComputeTheMeanNumberOfRowsTimesTheImbalance) {
+  const double of_experts = 2 * micro_batch_tokens * 2 * (2 * 32 * 48 + 48 * 32);
+  Machine m = testing::cluster();
+  const BlockTime whole = layer_of(with_experts({.data = 4}), m);
+  for (const std::int64_t expert : {2, 4}) {
+    const auto c = with_experts({.data = 4}, expert);
+    m.software.expert_imbalance = 1;
+    const BlockTime equal = layer_of(c, m);
+    EXPECT_DOUBLE_EQ(equal.forward.flops, whole.forward.flops);
+    EXPECT_DOUBLE_EQ(equal.backward.flops, whole.backward.flops);
+    m.software.expert_imbalance = 1.5;
+    const BlockTime uneven = layer_of(c, m);
+    EXPECT_DOUBLE_EQ(uneven.forward.flops, equal.forward.flops + 0.5 * of_experts);
+    EXPECT_DOUBLE_EQ(uneven.backward.flops, equal.backward.flops + of_experts);
+    EXPECT_GT(uneven.forward.compute, equal.forward.compute);
+    EXPECT_GT(uneven.forward.tensor, equal.forward.tensor);
+  }
+}
+
+TEST(BlockTimeModel, EachExpertHasItsOwnKernelsUnlessProductsAreGrouped) {
+  const auto c = with_experts({});
+  Machine m = testing::cluster();
+  const BlockTime apart = layer_of(c, m);
+  m.software.grouped_products = true;
+  const BlockTime grouped = layer_of(c, m);
+  EXPECT_LT(grouped.forward.compute, apart.forward.compute - 2 * 7 * m.device.launch);
+  EXPECT_DOUBLE_EQ(grouped.forward.flops, apart.forward.flops);
+  m.software.host_per_layer = 0.1;
+  EXPECT_DOUBLE_EQ(layer_of(c, m).forward.total(), 0.1);
+  m.software.grouped_products = false;
+  EXPECT_GT(layer_of(c, m).forward.total(), 0.15) << "14 launches more";
+}
+
+/// Half of a dense layer's messages are those of attention. Each rank has 32 tokens of 32 columns
+/// in fp64, and two copies of them.
+TEST(BlockTimeModel, CopiesTravelToTheirExpertsAndBack) {
+  const Axes axes{.tensor = 2, .data = 8, .sequence_parallel = true};
+  constexpr double copies = 32 * 2 * 32 * 8;
+  Machine m = without_kernels();
+  m.software.second_axis = SecondAxis::data;
+  for (const std::int64_t expert : {1, 2, 4}) {
+    const auto c = with_experts(axes, expert);
+    const NetworkTime network(m, c.parallel);
+    const BlockTime dense = layer_of(of_family(Family::llama, axes), m);
+    const auto expect = [&](ExpertDispatch dispatch, Seconds exchange) {
+      m.software.expert_dispatch = dispatch;
+      const BlockTime layer = layer_of(c, m);
+      EXPECT_NEAR(layer.forward.tensor, dense.forward.tensor / 2 + 2 * exchange, 1e-12);
+      EXPECT_NEAR(layer.backward.tensor, dense.backward.tensor / 2 + 2 * exchange, 1e-12);
+    };
+    expect(ExpertDispatch::copies, network.among_expert_ranks(copies));
+    expect(ExpertDispatch::divided_experts,
+           network.among_experts(copies) +
+               network.collective(architecture::Collective::all_gather, 2 * copies, Axis::tensor));
+  }
+}
+
+/// Tensor ranks that divide the columns of experts compute as much as with whole experts.
+TEST(BlockTimeModel, DividedExpertsComputeAllRowsInNarrowProducts) {
+  const auto c = with_experts({.tensor = 2, .data = 2, .sequence_parallel = true}, 2);
+  Machine m = testing::cluster();
+  m.software.expert_dispatch = ExpertDispatch::copies;
+  const BlockTime whole = layer_of(c, m);
+  m.software.expert_dispatch = ExpertDispatch::divided_experts;
+  const BlockTime divided = layer_of(c, m);
+  EXPECT_DOUBLE_EQ(divided.forward.flops, whole.forward.flops);
+  EXPECT_DOUBLE_EQ(divided.backward.flops, whole.backward.flops);
+  EXPECT_GT(divided.forward.compute, whole.forward.compute);
+}
+
+/// In each of the four steps of the ring, three quarters of the queries take part on average, whose
+/// sums in fp64 are read and written.
+TEST(BlockTimeModel, RingAddsPartialResults) {
+  auto c = of_family(Family::gpt, {});
+  c.parallel.context = 4;
+  Machine m = testing::cluster();
+  m.device.launch = 0;
+  // Other kernels take no time, and the ratio concerns those that move bytes.
+  m.kernels.norm = m.kernels.residual = m.kernels.activation = 1e300;
+  const Seconds once = layer_of(c, m).forward.compute;
+  m.software.traffic_ratio = 2;
+  EXPECT_NEAR(layer_of(c, m).forward.compute - once, 4 * 2 * 0.75 * 16 * 32 * 8 / 5e11, 1e-14);
 }
 
 TEST(BlockTimeModel, CountsTheHostIfSlowerThanTheKernels) {

@@ -193,6 +193,19 @@ TEST(GatherTime, FrozenExpertsAreGatheredAmongTheRanksThatHaveThem) {
   EXPECT_GT(waits(), trained) << "all ranks have all experts, which are gathered";
 }
 
+/// A program that sums gradients after each of four micro-batches does so in three passes more.
+TEST(GatherTime, SumsOfEachPassAddToTheBackwardPasses) {
+  deck::Config c = config_of({.data = 2});
+  c.parallel.shard = Sharding::weights;
+  Machine m = nccl_cluster();
+  const StepCosts once = costs_of(c, m);
+  m.software.sums_each_pass = true;
+  const StepCosts each = costs_of(c, m);
+  EXPECT_EQ(each.reductions, once.reductions);
+  EXPECT_NEAR(each.stages.front().backward.data - once.stages.front().backward.data,
+              once.reductions.front() * 3 / 4, 1e-12);
+}
+
 /// Bytes of new weights arrive while the next step's first passes are computed; later stages wait
 /// for their first inputs anyway.
 TEST(GatherTime, NewWeightsOverlapWithTheFirstPasses) {

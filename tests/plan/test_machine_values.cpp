@@ -49,7 +49,9 @@ TEST(MachineValues, StoreEveryKey) {
           "0.001\n"
           "optimizer_bytes = 40\nactivation_ratio = 1.5\nlogit_bytes = 10\n"
           "fused_accumulation = false\nrecomputes_unread = true\ntraffic_ratio = 1.3\n"
-          "keeps_gathered = true\nlogit_traffic = 52\nreserve = \"1 GB\"\n"}
+          "keeps_gathered = true\nlogit_traffic = 52\nreserve = \"1 GB\"\n"
+          "expert_imbalance = 1.25\nexpert_dispatch = \"copies\"\n"
+          "grouped_products = true\nsums_each_pass = true\n"}
           .machine();
   Machine::Device device;
   device.kind = DeviceKind::cuda;
@@ -98,6 +100,9 @@ TEST(MachineValues, StoreEveryKey) {
   software.traffic_ratio = 1.3;
   software.logit_traffic = 52;
   software.reserve = 1000000000;
+  software.expert_imbalance = 1.25;
+  software.expert_dispatch = ExpertDispatch::copies;
+  software.grouped_products = software.sums_each_pass = true;
   EXPECT_EQ(m.software, software);
 }
 
@@ -284,7 +289,7 @@ TEST(MachineExamples, SufficeToPredictTimes) {
     EXPECT_LT(m.software.reserve, m.device.memory);
     ++files;
   }
-  EXPECT_EQ(files, 7);
+  EXPECT_EQ(files, 8);
 }
 
 }  // namespace

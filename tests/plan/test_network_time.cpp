@@ -81,6 +81,27 @@ TEST(NetworkTime, WideGroupsAreAsFastAsTheSlowestLink) {
       << "by the efficiency of tensor groups";
 }
 
+/// Each rank sends an equal part to every rank of the group; its node's network carries the parts
+/// for other nodes of all eight devices.
+TEST(NetworkTime, ExpertsExchangeOnTheLinksThatTheirGroupsSpan) {
+  Machine m = testing::cluster();
+  m.software.second_axis = SecondAxis::data;
+  deck::ParallelConfig p = axes(2, 1, 16);
+  p.expert = 4;
+  const Seconds near = message_bytes * 7 / 8 / link + link_latency;
+  EXPECT_DOUBLE_EQ(NetworkTime(m, p).among_expert_ranks(message_bytes), near);
+  EXPECT_DOUBLE_EQ(NetworkTime(m, p).among_experts(message_bytes),
+                   message_bytes * 3 / 4 / link + link_latency);
+  p.expert = 16;
+  const double far = message_bytes * 24 / 32 * 8 / (200e9 * 0.5);
+  EXPECT_DOUBLE_EQ(NetworkTime(m, p).among_expert_ranks(message_bytes),
+                   far + link_latency + network_latency);
+  EXPECT_DOUBLE_EQ(NetworkTime(m, p).among_experts(message_bytes),
+                   message_bytes * 12 / 16 * 8 / (200e9 * 0.5) + link_latency + network_latency);
+  p.expert = p.tensor = 1;
+  EXPECT_EQ(NetworkTime(m, p).among_expert_ranks(message_bytes), 0);
+}
+
 TEST(NetworkTime, SecondAxisPlacesRanksAfterTensorGroups) {
   const Case pipeline(2, 4, 2);
   expect_place(pipeline.time.place(Axis::tensor), 2, 1, 1);

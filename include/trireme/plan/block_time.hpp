@@ -10,6 +10,10 @@
 #include <trireme/plan/network_time.hpp>
 #include <trireme/plan/typed_sizes.hpp>
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 namespace trireme::plan {
 
 /// Seconds of a pass by activity of the rank, and FLOPs of its matrix products.
@@ -62,6 +66,18 @@ class BlockTimeModel {
   PassTime end(const Part& part, architecture::Pass pass, bool logits_again = false) const;
   Seconds loss_time(architecture::Pass pass, bool logits_again) const;
   void add_product(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
+  /// Rows of a rank's experts, all together, and their number.
+  struct RoutedRows {
+    std::int64_t experts = 0;
+    std::int64_t rows = 0;
+  };
+  void add_expert_product(PassTime& time, const Part& part,
+                          const architecture::OperationCall& call) const;
+  void add_routing(PassTime& time, const Part& part, const architecture::OperationCall& call,
+                   RoutedRows routed) const;
+  std::pair<ProductSizes, double> product_of(architecture::Pass pass, std::int64_t rows,
+                                             std::int64_t in, std::int64_t columns) const;
+  Seconds adding_time(double weights) const;
   void add_adapter(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
   void add_kernel(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
   void add_rounds(PassTime& time, const Part& part, const architecture::OperationCall& call) const;
@@ -69,13 +85,18 @@ class BlockTimeModel {
                      const architecture::OperationCall& call) const;
   /// Time of the messages of attention over the context axis.
   Seconds ring_time(bool forward) const;
+  double ring_sum_bytes(bool forward) const;
   void add_stored_scores(PassTime& time, bool forward) const;
+  std::int64_t rows_of(const architecture::Rows& rows) const;
   double bytes_of(const Part& part, const architecture::Value& value) const;
   double bytes_moved(const Part& part, const architecture::OperationCall& call) const;
   Seconds message(const Part& part, const architecture::Operation& op,
                   architecture::Pass pass) const;
   Seconds exchange(const Part& part, const architecture::Operation& op,
                    architecture::Pass pass) const;
+  std::int64_t launches(const Part& part, const architecture::OperationCall& call) const;
+  bool sends_copies() const;
+  double copies() const;
   double message_bytes(const Part& part, const architecture::Message& message) const;
 
   const architecture::Architecture& architecture_;

@@ -30,6 +30,20 @@ enum class SecondAxis : std::uint8_t {
 std::string_view name_of(SecondAxis);
 EnumWords enum_words(SecondAxis);
 
+/// How tokens reach their experts.
+enum class ExpertDispatch : std::uint8_t {
+  tokens,  ///< as in Trireme: one copy of a token for each replica with an expert of it
+  /// A tensor rank sends each of its tokens once for each of its experts, to the ranks of the
+  /// tensor and expert axes with these experts.
+  copies,
+  /// Tensor ranks divide the columns of each expert. Copies travel along the expert axis and are
+  /// gathered among the tensor ranks.
+  divided_experts
+};
+/// "tokens", "copies", "divided_experts".
+std::string_view name_of(ExpertDispatch);
+EnumWords enum_words(ExpertDispatch);
+
 /// All properties of a machine and its installation that a plan depends on. Made by
 /// installation::this_machine() for the running build, or by load_machine() from a file.
 /// time_mistake() names the speeds that a prediction of times needs.
@@ -105,13 +119,17 @@ struct Machine {
     double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme
     std::int64_t gradient_bytes = 0;  ///< bytes of a gradient; 0: bytes of a sum
     double expert_imbalance = 1;      ///< largest load of a rank's experts, relative to the mean
-    double tensor_overlap = 0;        ///< share of the tensor axis's messages that is hidden
-    double gradient_overlap = 0;      ///< share of the data axis's sums that is hidden
-    double gather_overlap = 1;        ///< with NCCL: share of weight gathers that can be hidden
-    double pipeline_overlap = 1;      ///< share of the messages between stages that is hidden
-    double host_per_layer = 0;        ///< host's seconds to start a layer's forward pass
-    double optimizer_bytes = 0;       ///< bytes moved per parameter by an update; 0: as in Trireme
-    double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme
+    ExpertDispatch expert_dispatch = ExpertDispatch::tokens;
+    bool grouped_products = false;  ///< one kernel computes the products of all experts
+    /// Replicas sum their gradients after each micro-batch, so that each holds only its part.
+    bool sums_each_pass = false;
+    double tensor_overlap = 0;    ///< share of the tensor axis's messages that is hidden
+    double gradient_overlap = 0;  ///< share of the data axis's sums that is hidden
+    double gather_overlap = 1;    ///< with NCCL: share of weight gathers that can be hidden
+    double pipeline_overlap = 1;  ///< share of the messages between stages that is hidden
+    double host_per_layer = 0;    ///< host's seconds to start a layer's forward pass
+    double optimizer_bytes = 0;   ///< bytes moved per parameter by an update; 0: as in Trireme
+    double activation_ratio = 1;  ///< saved activations of a layer, relative to Trireme
     /// With sequence parallelism, the gathered inputs of products are kept for their gradients.
     bool keeps_gathered = false;
     double logit_bytes = 0;    ///< bytes held per logit; 0: blocks of logits, as in Trireme

@@ -28,6 +28,8 @@ class NetworkTime {
   /// Time of an exchange among the replicas that divide the experts, in which each rank sends
   /// `bytes`, an equal part to each rank and to itself. All ranks of a node use its network.
   Seconds among_experts(double bytes) const;
+  /// The same among the tensor ranks of these replicas.
+  Seconds among_expert_ranks(double bytes) const;
   /// Time of a collective among the replicas with the same experts, or those of them that divide
   /// state.
   Seconds among_same_experts(architecture::Collective kind, double bytes) const;
@@ -48,10 +50,11 @@ class NetworkTime {
 
  private:
   Seconds ring(double factor, double bytes, const GroupPlace& group, double efficiency) const;
+  Seconds exchange(double bytes, const GroupPlace& group) const;
 
   const Machine& machine_;
   layout::PerAxis<GroupPlace> places_;
-  GroupPlace shards_, experts_, same_experts_, expert_shards_;
+  GroupPlace shards_, experts_, expert_ranks_, same_experts_, expert_shards_;
   std::int64_t stride_ = 1;  ///< distance between neighbouring pipeline ranks
   std::int64_t pipeline_ = 1;
   std::int64_t devices_ = 1;  ///< devices in use per node
