@@ -237,16 +237,10 @@ void BlockTimeModel::add_expert_product(PassTime& time, const Part& part,
   const bool outputs = op.cut == architecture::Cut::outputs;
   const architecture::Tensor& input = part.tensors[at(op.input())];
   const architecture::Tensor& output = part.tensors[at(op.output)];
-  std::int64_t in = columns_of(input.columns, sizes_);
-  std::int64_t columns = columns_of(output.columns, sizes_);
-  std::int64_t matrices = matrices_of(part, op, sizes_);
-  std::int64_t all = rows_of((outputs ? output : input).rows);
-  if (machine_.software.expert_dispatch == ExpertDispatch::divided_experts) {
-    std::int64_t& inner = outputs ? columns : in;
-    inner = divided_up(inner, sizes_.tensor_ranks);
-    matrices *= sizes_.tensor_ranks;
-    all *= sizes_.tensor_ranks;
-  }
+  const std::int64_t in = columns_of(input.columns, sizes_);
+  const std::int64_t columns = columns_of(output.columns, sizes_);
+  const std::int64_t matrices = matrices_of(part, op, sizes_);
+  const std::int64_t all = rows_of((outputs ? output : input).rows);
   add_routing(time, part, call, {matrices, all});
   const bool weight = call.pass == Pass::backward_weight;
   if (weight && !op.trains_product()) return;  // frozen
@@ -411,7 +405,7 @@ Seconds BlockTimeModel::message(const Part& part, const Operation& op, Pass pass
 }
 
 bool BlockTimeModel::sends_copies() const {
-  return machine_.software.expert_dispatch != ExpertDispatch::tokens;
+  return machine_.software.expert_dispatch == ExpertDispatch::copies;
 }
 
 /// Rows that a rank sends to the experts of its tokens, and to itself, or that it receives, if
@@ -438,8 +432,7 @@ Seconds BlockTimeModel::exchange(const Part& part, const Operation& op, Pass pas
                           architecture::bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   if (!sends_copies()) return network_.among_experts(bytes);
   if (op.kind != OperationKind::expert_product || pass == Pass::backward_weight) return 0;
-  if (machine_.software.expert_dispatch == ExpertDispatch::copies)
-    return network_.among_expert_ranks(bytes);
+  if (!architecture_.model.experts.split) return network_.among_expert_ranks(bytes);
   using architecture::Collective;
   return network_.among_experts(bytes) +
          network_.collective(rows->returns ? Collective::reduce_scatter : Collective::all_gather,

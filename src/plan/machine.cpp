@@ -21,7 +21,7 @@ EnumWords enum_words(SecondAxis) {
   return all;
 }
 EnumWords enum_words(ExpertDispatch) {
-  static constexpr auto all = words_of<ExpertDispatch>("tokens", "copies", "divided_experts");
+  static constexpr auto all = words_of<ExpertDispatch>("tokens", "copies");
   return all;
 }
 

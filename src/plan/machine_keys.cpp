@@ -211,8 +211,7 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .choice("expert_dispatch", &Software::expert_dispatch,
               "rows that travel to experts: tokens, one copy per replica with an expert of the "
               "token; copies, one for each expert of the token, straight to the tensor rank that "
-              "has the expert; divided_experts, such copies to all tensor ranks, which divide the "
-              "columns of each expert")
+              "has the expert, or with [experts] split to all tensor ranks")
       .otherwise(std::string("tokens"));
   software
       .boolean("grouped_products", &Software::grouped_products,

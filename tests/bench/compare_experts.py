@@ -3,7 +3,7 @@
 
     compare_experts.py --bin FOLDER [--machine FILE] [--bound PERCENT]
 
-experts_steps.csv (beside this script) has the steps of arXiv 2504.14960, Tables 3 to 5, that Trireme's layouts can express:
+experts_steps.csv (beside this script) has steps of arXiv 2504.14960, Tables 3 to 5:
 Mixtral 8x22B, the same with experts of an eighth of the width, Qwen2 57B and Llama 3 8x70B on 64 to 1024 H100. Times are
 those that count attention causally. The source states neither chunks nor recomputation nor micro-batches: the rows have
 pipeline stages of one layer each, no recomputation and micro-batches of one sample.
@@ -25,14 +25,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = Path(__file__).resolve().with_name("experts_steps.csv")
-# Tensor ranks divide the columns of each expert; FSDP sums gradients after each micro-batch, because it does not hold them.
-DIVIDED = {"expert_dispatch": '"divided_experts"'}
+# FSDP sums gradients after each micro-batch, because it does not hold them. Except with `folding`, tensor ranks split every
+# expert (experts.split).
 METHODS = {
     "folding": {},
-    "megatron_core": DIVIDED,
-    "tensor_expert_data": DIVIDED,
-    "fsdp": {**DIVIDED, "sums_each_pass": "true"},
-    "fsdp_expert": {**DIVIDED, "sums_each_pass": "true"},
+    "megatron_core": {},
+    "tensor_expert_data": {},
+    "fsdp": {"sums_each_pass": "true"},
+    "fsdp_expert": {"sums_each_pass": "true"},
 }
 
 

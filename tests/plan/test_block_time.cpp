@@ -339,29 +339,30 @@ TEST(BlockTimeModel, CopiesTravelToTheirExpertsAndBack) {
   Machine m = without_kernels();
   m.software.second_axis = SecondAxis::data;
   for (const std::int64_t expert : {1, 2, 4}) {
-    const auto c = with_experts(axes, expert);
+    auto c = with_experts(axes, expert);
     const NetworkTime network(m, c.parallel);
     const BlockTime dense = layer_of(of_family(Family::llama, axes), m);
-    const auto expect = [&](ExpertDispatch dispatch, Seconds exchange) {
-      m.software.expert_dispatch = dispatch;
+    m.software.expert_dispatch = ExpertDispatch::copies;
+    const auto expect = [&](bool split, Seconds exchange) {
+      c.model.experts.split = split;
       const BlockTime layer = layer_of(c, m);
       EXPECT_NEAR(layer.forward.tensor, dense.forward.tensor / 2 + 2 * exchange, 1e-12);
       EXPECT_NEAR(layer.backward.tensor, dense.backward.tensor / 2 + 2 * exchange, 1e-12);
     };
-    expect(ExpertDispatch::copies, network.among_expert_ranks(copies));
-    expect(ExpertDispatch::divided_experts,
+    expect(false, network.among_expert_ranks(copies));
+    expect(true,
            network.among_experts(copies) +
                network.collective(architecture::Collective::all_gather, 2 * copies, Axis::tensor));
   }
 }
 
-/// Tensor ranks that divide the columns of experts compute as much as with whole experts.
-TEST(BlockTimeModel, DividedExpertsComputeAllRowsInNarrowProducts) {
-  const auto c = with_experts({.tensor = 2, .data = 2, .sequence_parallel = true}, 2);
+/// Tensor ranks that split the columns of experts compute as much as with whole experts.
+TEST(BlockTimeModel, SplitExpertsComputeAllRowsInNarrowProducts) {
+  auto c = with_experts({.tensor = 2, .data = 2, .sequence_parallel = true}, 2);
   Machine m = testing::cluster();
   m.software.expert_dispatch = ExpertDispatch::copies;
   const BlockTime whole = layer_of(c, m);
-  m.software.expert_dispatch = ExpertDispatch::divided_experts;
+  c.model.experts.split = true;
   const BlockTime divided = layer_of(c, m);
   EXPECT_DOUBLE_EQ(divided.forward.flops, whole.forward.flops);
   EXPECT_DOUBLE_EQ(divided.backward.flops, whole.backward.flops);

@@ -34,13 +34,11 @@ EnumWords enum_words(SecondAxis);
 enum class ExpertDispatch : std::uint8_t {
   tokens,  ///< as in Trireme: one copy of a token for each replica with an expert of it
   /// A tensor rank sends each of its tokens once for each of its experts, to the ranks of the
-  /// tensor and expert axes with these experts.
-  copies,
-  /// Tensor ranks divide the columns of each expert. Copies travel along the expert axis and are
-  /// gathered among the tensor ranks.
-  divided_experts
+  /// tensor and expert axes with these experts. If tensor ranks split every expert ([experts]
+  /// split), copies travel along the expert axis and are gathered among the tensor ranks.
+  copies
 };
-/// "tokens", "copies", "divided_experts".
+/// "tokens", "copies".
 std::string_view name_of(ExpertDispatch);
 EnumWords enum_words(ExpertDispatch);
 
