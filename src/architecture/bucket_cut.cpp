@@ -85,7 +85,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges_.push_back({begin, begin + piece.elements(), &piece, block_of(architecture, a),
                          a.stage, trained && a.split, tied_ && a.number == 0, a.shared,
-                         trained && a.partial_gradient, a.of_vocabulary, a.frozen, a.hidden_matrix,
+                         trained && a.partial_gradient, a.of_vocabulary, a.frozen, a.matrix,
                          a.of_experts});
     }
   }

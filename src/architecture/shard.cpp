@@ -276,7 +276,7 @@ RankArray slice_of(const Architecture& architecture, const Shard& shard, std::si
   local.offset.assign(spec.shape.size(), 0);
   local.extent = spec.shape;
   local.frozen = spec.frozen;
-  local.hidden_matrix = is_hidden_matrix(spec, architecture.model.layers);
+  local.matrix = matrix_kind(spec, architecture.model.layers);
   local.of_vocabulary = spec.of_vocabulary() && shard.shares_vocabulary();
   local.of_experts = spec.of_experts() && shard.expert_size > 1;
   for (const ArrayCut& cut : spec.cuts) {

@@ -32,39 +32,19 @@ std::vector<layout::Slice> owned_slices(const Placement& placement,
 
 }  // namespace
 
-std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer) {
-  switch (optimizer.kind) {
-    case OptimizerKind::adamw:
-    case OptimizerKind::lamb:
-      return {"first_moment", "second_moment"};
-    case OptimizerKind::muon:
-      return {"momentum", "second_moment"};
-    case OptimizerKind::sgd:
-    case OptimizerKind::lars:
-      if (optimizer.momentum == 0) return {};
-      return {"momentum"};
-  }
-  return {};
+bool has_state(const deck::OptimizerConfig& optimizer, const rules::StateArray& state,
+               const RankArray& array) {
+  if (state.of == rules::Arrays::all) return true;
+  return rules::as_matrices(optimizer.rule().matrices, array.matrix) ==
+         (state.of == rules::Arrays::matrices);
 }
 
-std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const RankArray& array) {
-  return optimizer.kind == OptimizerKind::muon && array.hidden_matrix
-             ? 1
-             : state_arrays(optimizer).size();
-}
-
-std::int64_t trust_norms(const deck::OptimizerConfig& optimizer) {
-  switch (optimizer.kind) {
-    case OptimizerKind::adamw:
-    case OptimizerKind::sgd:
-    case OptimizerKind::muon:
-      return 0;
-    case OptimizerKind::lars:
-      return 1;
-    case OptimizerKind::lamb:
-      return 2;
-  }
-  return 0;
+StateCounts state_counts(const deck::OptimizerConfig& optimizer) {
+  StateCounts counts;
+  for (const rules::StateArray& state : optimizer.rule().states(optimizer))
+    if (state.shape == rules::Shape::weights)
+      ++(state.of == rules::Arrays::others ? counts.others : counts.all);
+  return counts;
 }
 
 std::int64_t StateBlock::elements() const {
@@ -81,46 +61,48 @@ bool StatePlacement::owns(std::int64_t at) const {
 
 namespace {
 
-/// Order of local arrays in the state: with Muon, hidden matrices last.
+/// Order of local arrays in the state: arrays with matrices last.
 std::vector<std::size_t> state_order(const std::vector<RankArray>& arrays, bool frozen,
-                                     OptimizerKind kind) {
+                                     rules::Matrices matrices) {
   std::vector<std::size_t> order;
   for (std::size_t local = 0; local < arrays.size(); ++local)
     if (arrays[local].frozen == frozen) order.push_back(local);
-  if (kind == OptimizerKind::muon)
-    std::ranges::stable_partition(order, [&](auto local) { return !arrays[local].hidden_matrix; });
+  if (matrices != rules::Matrices::none)
+    std::ranges::stable_partition(
+        order, [&](auto local) { return !rules::as_matrices(matrices, arrays[local].matrix); });
   return order;
 }
 
-/// Finds the size of the arenas after the first arena, and sorts the blocks by local array.
-void finish_state(StatePlacement& state, const std::vector<RankArray>& arrays, OptimizerKind kind) {
-  state.second = state.elements;
+/// Finds the elements of arrays without matrices, and sorts the blocks by local array.
+void finish_state(StatePlacement& state, const std::vector<RankArray>& arrays,
+                  rules::Matrices matrices) {
+  state.others = state.elements;
   for (const StateBlock& block : state.blocks)
-    if (kind == OptimizerKind::muon && arrays[block.local].hidden_matrix)
-      state.second = std::min(state.second, block.state);
+    if (rules::as_matrices(matrices, arrays[block.local].matrix))
+      state.others = std::min(state.others, block.state);
   std::ranges::stable_sort(state.blocks, {}, &StateBlock::local);
 }
 
 }  // namespace
 
 StatePlacement whole_state(const std::vector<RankArray>& arrays, const Placement& placement,
-                           OptimizerKind kind) {
+                           rules::Matrices matrices) {
   StatePlacement state{{}, {{0, placement.trained}}, placement.trained, true};
-  const bool in_turn = kind == OptimizerKind::muon;
+  const bool in_turn = matrices != rules::Matrices::none;
   if (in_turn) state.elements = 0;
-  for (const std::size_t local : state_order(arrays, false, kind)) {
+  for (const std::size_t local : state_order(arrays, false, matrices)) {
     const std::int64_t at = in_turn ? state.elements : placement.offset[local];
     state.blocks.push_back({local, arrays[local].offset, arrays[local].extent, 0, at});
     if (in_turn) state.elements += aligned_elements(arrays[local].elements());
   }
-  finish_state(state, arrays, kind);
+  finish_state(state, arrays, matrices);
   return state;
 }
 
-std::int64_t whole_muon_elements(const std::vector<RankArray>& arrays, bool matrices) {
+std::int64_t whole_state_elements(const std::vector<RankArray>& arrays, rules::Matrices without) {
   std::int64_t elements = 0;
   for (const RankArray& array : arrays)
-    if (!array.frozen && (matrices || !array.hidden_matrix))
+    if (!array.frozen && !rules::as_matrices(without, array.matrix))
       elements += aligned_elements(array.elements());
   return elements;
 }
@@ -153,19 +135,20 @@ void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std
 }
 
 void add_owned(StatePlacement& state, const std::vector<RankArray>& arrays,
-               const Placement& placement, bool frozen, OptimizerKind kind) {
-  for (const std::size_t local : state_order(arrays, frozen, kind))
+               const Placement& placement, bool frozen, rules::Matrices matrices) {
+  for (const std::size_t local : state_order(arrays, frozen, matrices))
     for (const Piece& piece : arrays[local].pieces)
       add_owned(state, local, piece, placement.offset[local] + piece.first);
-  finish_state(state, arrays, kind);
+  finish_state(state, arrays, matrices);
 }
 
 }  // namespace
 
 StatePlacement owned_state(const std::vector<RankArray>& arrays, const Placement& placement,
-                           const std::vector<Bucket>& buckets, int data_rank, OptimizerKind kind) {
+                           const std::vector<Bucket>& buckets, int data_rank,
+                           rules::Matrices matrices) {
   StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
-  add_owned(state, arrays, placement, false, kind);
+  add_owned(state, arrays, placement, false, matrices);
   return state;
 }
 
@@ -173,7 +156,7 @@ std::vector<StateBlock> owned_frozen(const std::vector<RankArray>& arrays,
                                      const Placement& placement, const std::vector<Bucket>& buckets,
                                      int data_rank) {
   StatePlacement found{{}, owned_slices(placement, buckets, data_rank, true), 0, false};
-  add_owned(found, arrays, placement, true, OptimizerKind::adamw);
+  add_owned(found, arrays, placement, true, rules::Matrices::none);
   return std::move(found.blocks);
 }
 
@@ -188,11 +171,11 @@ constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
 class OwnedSums {
  public:
   OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen,
-            bool matrices)
+            rules::Matrices without)
       : cut_(cut),
         unit_(unit_elements),
         counted_only_(counted_only),
-        matrices_(matrices),
+        without_(without),
         sums_(static_cast<std::size_t>(cut.data_ranks())) {
     cut.visit([&](const BucketRun& run) {
       if ((run.begin >= cut.placement().trained) == frozen) add(run);
@@ -243,7 +226,7 @@ class OwnedSums {
         ranges, [&](const GradientRange& r) { return r.end <= begin; });
     for (; range != ranges.end() && range->begin < end; ++range) {
       if (counted_only_ && !range->piece->counted) continue;
-      if (!matrices_ && range->hidden_matrix) continue;
+      if (rules::as_matrices(without_, range->matrix)) continue;
       const std::int64_t from = std::max(begin, range->begin), to = std::min(end, range->end);
       const Part part{&*range, owner, run.expert_ranks, from, to};
       if (even(*range->piece))
@@ -286,7 +269,7 @@ class OwnedSums {
   const BucketCut& cut_;
   std::int64_t unit_;
   bool counted_only_;
-  bool matrices_;
+  rules::Matrices without_;
   std::vector<std::int64_t> sums_;
   std::vector<Part> first_;  ///< parts of the first owner in this bucket
   /// Lowest part of the first owner in the previous bucket, not yet added to the sum.
@@ -297,12 +280,12 @@ class OwnedSums {
 }  // namespace
 
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
-                                     bool counted_only, bool frozen, bool matrices) {
-  return OwnedSums(cut, unit_elements, counted_only, frozen, matrices).take();
+                                     bool counted_only, bool frozen, rules::Matrices without) {
+  return OwnedSums(cut, unit_elements, counted_only, frozen, without).take();
 }
 
-std::int64_t most_state_elements(const BucketCut& cut, bool matrices) {
-  return std::ranges::max(owned_sums(cut, array_alignment_elements, false, false, matrices));
+std::int64_t most_state_elements(const BucketCut& cut, rules::Matrices without) {
+  return std::ranges::max(owned_sums(cut, array_alignment_elements, false, false, without));
 }
 
 }  // namespace trireme::architecture

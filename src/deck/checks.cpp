@@ -145,12 +145,17 @@ class CrossCheck {
              deck_.cite("optimizer", "learning_rate"), "; choose at most ", o.learning_rate);
     cooldown();
     if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
-        ((o.kind != OptimizerKind::sgd && o.kind != OptimizerKind::muon) || o.momentum == 0))
+        (!o.rule().has_nesterov || o.momentum == 0))
       report(deck_.cite("optimizer", "nesterov"),
-             " needs [optimizer] kind = \"sgd\" or \"muon\", and a momentum above 0, but the deck "
-             "has ",
-             deck_.cite("optimizer", "kind"), " and ", deck_.cite("optimizer", "momentum"),
-             "; remove nesterov, or change these");
+             " needs [optimizer] kind = ", rules::readers_of("nesterov", " or ", "\""),
+             ", and a momentum above 0, but the deck has ", deck_.cite("optimizer", "kind"),
+             " and ", deck_.cite("optimizer", "momentum"), "; remove nesterov, or change these");
+    rows_and_columns();
+    if (valid({"optimizer.moments", "precision.compute"}) && o.moments == Moments::bf16 &&
+        deck_.config.precision.compute == DType::fp64)
+      report(deck_.cite("optimizer", "moments"), " needs master weights in fp32, but the deck has ",
+             deck_.cite("precision", "compute"),
+             "; choose moments = \"full\", or compute = \"fp32\" or \"bf16\"");
     const bool steps_valid =
         valid({"run.steps", "optimizer.warmup_steps", "optimizer.decay_steps"});
     const bool decays = o.schedule != LearningRateSchedule::constant &&
@@ -159,6 +164,25 @@ class CrossCheck {
       report(deck_.cite("optimizer", "warmup_steps"), " is larger than ",
              deck_.cite("optimizer", "decay_steps"), "; choose a warmup_steps of at most ",
              o.decay_steps, ", or more decay_steps");
+  }
+
+  /// Conditions on rules with state of rows and columns, which ranks sum over whole arrays.
+  void rows_and_columns() {
+    const Config& c = deck_.config;
+    if (!valid({"optimizer.kind", "local.workers", "parallel.vocabulary"}) ||
+        !c.optimizer.rule().has(rules::PassKind::means, c.optimizer))
+      return;
+    const auto excludes = [&](const char* section, const char* name, const char* why,
+                              const char* remedy) {
+      report(deck_.cite("optimizer", "kind"), " cannot be combined with ",
+             deck_.cite(section, name), ", ", why, "; choose ", remedy, ", or kind = \"adamw\"");
+    };
+    if (c.parallel.workers > 1)
+      excludes("local", "workers", "whose workers have different state of rows and columns",
+               "workers = 1");
+    if (c.parallel.vocabulary != VocabularyPlacement::stage)
+      excludes("parallel", "vocabulary", "which divides a table's rows among stages",
+               "vocabulary = \"stage\"");
   }
 
   /// Conditions on the cooldown of warmup_stable_decay.

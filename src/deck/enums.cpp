@@ -95,13 +95,8 @@ EnumWords enum_words(TransportKind) {
   return all;
 }
 
-EnumWords enum_words(OptimizerKind) {
-  static constexpr auto all = words_of<OptimizerKind>("adamw", "sgd", "lamb", "lars", "muon");
-  return all;
-}
-
-EnumWords enum_words(MuonScale) {
-  static constexpr auto all = words_of<MuonScale>("match_adamw", "spectral");
+EnumWords enum_words(Moments) {
+  static constexpr auto all = words_of<Moments>("full", "bf16");
   return all;
 }
 

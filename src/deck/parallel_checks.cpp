@@ -344,7 +344,8 @@ std::vector<std::string> server_mistakes(const Deck& deck) {
   excludes(c.model.shared_layers > 0, "model", "shared_layers", "shared_layers = 0");
   excludes(c.precision.products == Products::fp8, "precision", "products",
            "products = \"compute\"");
-  excludes(c.optimizer.kind == OptimizerKind::muon, "optimizer", "kind", "kind = \"adamw\"");
+  excludes(!c.optimizer.rule().needs_whole_replicas.empty(), "optimizer", "kind",
+           "kind = \"adamw\"");
   excludes(c.run.audit_every > 0, "run", "audit_every", "audit_every = 0");
   excludes(c.run.timeline, "run", "timeline", "timeline = false");
   excludes(c.run.gradient_noise_scale, "run", "gradient_noise_scale",
@@ -466,7 +467,7 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
 
 bool may_divide_experts(const Config& c) {
   return c.model.experts.present() && !c.parallel.has_servers() && c.run.audit_every == 0 &&
-         !c.run.gradient_noise_scale && c.optimizer.kind != OptimizerKind::muon;
+         !c.run.gradient_noise_scale && c.optimizer.rule().needs_whole_replicas.empty();
 }
 
 std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
@@ -487,7 +488,7 @@ std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
                             p.expert * p.tensor, " ranks, but ", deck.cite("experts", "number"),
                             ": each rank needs an expert; choose an expert of at most ",
                             e.most_replicas(p.tensor), ", or [experts] split = true"));
-  const auto excludes = [&](const char* section, const char* name, const char* why,
+  const auto excludes = [&](const char* section, const char* name, std::string_view why,
                             const char* remedy) {
     mistakes.push_back(text(expert, " cannot be combined with ", deck.cite(section, name), ", ",
                             why, "; choose ", remedy, ", or expert = 1"));
@@ -500,9 +501,8 @@ std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
   if (c.run.gradient_noise_scale)
     excludes("run", "gradient_noise_scale", "which needs whole gradients of each replica",
              "gradient_noise_scale = false");
-  if (c.optimizer.kind == OptimizerKind::muon)
-    excludes("optimizer", "kind", "which divides matrices among whole replicas",
-             "kind = \"adamw\"");
+  if (const std::string_view why = c.optimizer.rule().needs_whole_replicas; !why.empty())
+    excludes("optimizer", "kind", why, "kind = \"adamw\"");
   return mistakes;
 }
 

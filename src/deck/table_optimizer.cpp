@@ -1,20 +1,57 @@
 // The keys of [optimizer].
+#include <trireme/base/text.hpp>
 #include <trireme/deck/entry.hpp>
 
 #include <algorithm>
+#include <deque>
+#include <string>
 
 namespace trireme::deck {
 
 using Str = std::string;
 using Int = std::int64_t;
 
+namespace {
+
+/// `help` with the rules that read the key. The texts live as long as the program.
+const char* for_readers(const char* key, const char* help) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(text(help, " (", rules::readers_of(key), ")")).c_str();
+}
+
+/// Default momenta: "0.95 for muon, 0.9 for others".
+const char* default_momenta() {
+  static const std::string all = [] {
+    std::string words;
+    for (std::size_t i = 0; i < names<OptimizerKind>().size(); ++i)
+      if (const auto& rule = rules::rule_of(static_cast<OptimizerKind>(i));
+          rule.default_momentum != rules::Rule::default_momentum)
+        words += text(rule.default_momentum, " for ", rule.word, ", ");
+    return text(words, rules::Rule::default_momentum, " for others");
+  }();
+  return all.c_str();
+}
+
+/// Words of the rules with Nesterov momentum by default.
+const char* default_nesterov() {
+  static const std::string all = [] {
+    std::string words;
+    for (std::size_t i = 0; i < names<OptimizerKind>().size(); ++i)
+      if (const auto& rule = rules::rule_of(static_cast<OptimizerKind>(i));
+          rule.nesterov_by_default)
+        words += text("true for ", rule.word, " with momentum, ");
+    return text(words, "false for others");
+  }();
+  return all.c_str();
+}
+
+}  // namespace
+
 void optimizer_keys(std::vector<Entry>& out) {
   SectionKeys optimizer(out, "optimizer", &Config::optimizer, Effect::training);
-  optimizer
-      .choice(
-          "kind", &OptimizerConfig::kind,
-          "update rule: adamw (Loshchilov and Hutter 2019), sgd with momentum, lamb (You et al. "
-          "2020), lars (You et al. 2017), or muon (Jordan et al. 2024); see docs/optimizers.md")
+  static const std::string kinds =
+      text("update rule: ", rules::rules_with_sources(), "; see docs/optimizers.md");
+  optimizer.choice("kind", &OptimizerConfig::kind, kinds.c_str())
       .effect(Effect::state)
       .otherwise(Str("adamw"));
   optimizer
@@ -78,47 +115,47 @@ void optimizer_keys(std::vector<Entry>& out) {
       .derive([](Config& c) { c.optimizer.reference_batch = c.batch.global; }, "batch.global");
   optimizer
       .number("beta1", &OptimizerConfig::beta1,
-              "decay rate of the first moment (adamw, lamb, and muon's other arrays)")
+              for_readers("beta1", "decay rate of the first moment"))
       .from(0)
       .below(1)
       .otherwise(0.9);
   optimizer
       .number("beta2", &OptimizerConfig::beta2,
-              "decay rate of the second moment (adamw, lamb, and muon's other arrays)")
+              for_readers("beta2", "decay rate of the second moment"))
       .from(0)
       .below(1)
       .otherwise(0.95);
   optimizer
       .number("epsilon", &OptimizerConfig::epsilon,
-              "number added to the square root of the second moment (adamw, lamb, and muon's other "
-              "arrays)")
+              for_readers("epsilon",
+                          "number added to the square root of the second moment, or for "
+                          "adafactor the least square root"))
       .above(0)
       .otherwise(1e-8);
   optimizer
-      .number(
-          "momentum", &OptimizerConfig::momentum,
-          "momentum coefficient (sgd, lars and muon); with sgd and lars 0 means no momentum and "
-          "no state")
+      .number("momentum", &OptimizerConfig::momentum,
+              for_readers("momentum",
+                          "momentum coefficient; with sgd and lars, 0 means no momentum "
+                          "and no state"))
       .from(0)
       .below(1)
       .effect(Effect::state)
-      .derive(
-          [](Config& c) {
-            c.optimizer.momentum = c.optimizer.kind == OptimizerKind::muon ? 0.95 : 0.9;
-          },
-          "0.95 for muon, 0.9 for others");
+      .derive([](Config& c) { c.optimizer.momentum = c.optimizer.rule().default_momentum; },
+              default_momenta());
   optimizer
       .boolean("nesterov", &OptimizerConfig::nesterov,
-               "Nesterov momentum, a look-ahead by one step (sgd and muon; Sutskever et al. 2013)")
+               for_readers("nesterov",
+                           "Nesterov momentum, a look-ahead by one step; Sutskever et al. 2013"))
       .derive(
           [](Config& c) {
             OptimizerConfig& o = c.optimizer;
-            o.nesterov = o.kind == OptimizerKind::muon && o.momentum > 0;
+            o.nesterov = o.rule().nesterov_by_default && o.momentum > 0;
           },
-          "true for muon with momentum, false for others");
+          default_nesterov());
   optimizer
       .integer("newton_schulz_steps", &OptimizerConfig::newton_schulz_steps,
-               "steps of the iteration that orthogonalises a matrix's momentum (muon)")
+               for_readers("newton_schulz_steps",
+                           "steps of the iteration that orthogonalises a matrix's momentum"))
       .unit("steps")
       .at_least(1)
       .at_most(100)
@@ -136,10 +173,37 @@ void optimizer_keys(std::vector<Entry>& out) {
       .otherwise(1.0);
   optimizer
       .number("trust_coefficient", &OptimizerConfig::trust_coefficient,
-              "length of an update as a fraction of the length of its array, per unit of "
-              "learning_rate (lars)")
+              for_readers("trust_coefficient",
+                          "length of an update as a fraction of the length of its array, per unit "
+                          "of learning_rate"))
       .above(0)
       .otherwise(0.001);
+  optimizer
+      .number("decay_exponent", &OptimizerConfig::decay_exponent,
+              for_readers("decay_exponent",
+                          "the second moment keeps the share 1 − u^−decay_exponent in update u"))
+      .above(0)
+      .to(1)
+      .otherwise(0.8);
+  optimizer
+      .number("update_threshold", &OptimizerConfig::update_threshold,
+              for_readers("update_threshold",
+                          "largest root mean square of an array's update before it is scaled"))
+      .above(0)
+      .otherwise(1.0);
+  optimizer
+      .number("minimum_scale", &OptimizerConfig::minimum_scale,
+              for_readers("minimum_scale",
+                          "least scale of an array's update, which otherwise is the root mean "
+                          "square of the array"))
+      .from(0)
+      .otherwise(1e-3);
+  optimizer
+      .choice(
+          "moments", &OptimizerConfig::moments,
+          "type of the state arrays of the weights' shape: as the master weights (full), or bf16 "
+          "with stochastic rounding; see docs/optimizers.md")
+      .otherwise(Str("full"));
   optimizer
       .number("weight_decay", &OptimizerConfig::weight_decay,
               "weight decay coefficient of matrices; norms and biases do not decay; sgd and lars "

@@ -22,16 +22,6 @@ constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
 
 }  // namespace
 
-double muon_factor(MuonScale scale, double rows, double columns) {
-  switch (scale) {
-    case MuonScale::match_adamw:
-      return 0.2 * std::sqrt(std::max(rows, columns));
-    case MuonScale::spectral:
-      return std::sqrt(std::max(1.0, rows / columns));
-  }
-  return 1;
-}
-
 template <class P>
 Muon<P>::Muon(const architecture::Architecture& architecture,
               const model::Parameters<P>& parameters, grid::Communicator& tensor,

@@ -1,9 +1,9 @@
 // The optimizer's state, the global norm of the gradients, and the updates.
 #include <trireme/optim/optimizer.hpp>
 
+#include <trireme/base/text.hpp>
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/muon.hpp>
-#include <trireme/kernels/update.hpp>
+#include <trireme/kernels/update_rules.hpp>
 #include <trireme/tensor/copy.hpp>
 
 #include <algorithm>
@@ -17,55 +17,112 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         const architecture::Architecture& architecture,
                         model::Parameters<P>& parameters, grid::Communicator& model_group,
                         const BucketGroups& owners, architecture::StatePlacement placement,
-                        std::int64_t capacity, const kernels::LossScaling& loss_scaling,
-                        ArenaMemory state_memory, const std::optional<MuonParts>& muon,
-                        grid::Communicator* experts)
+                        std::int64_t capacity, const Options& options)
     : config_(config),
-      loss_scaling_(loss_scaling),
+      options_(options),
       architecture_(architecture),
       parameters_(&parameters),
       model_group_(model_group),
       owners_(owners),
-      experts_(experts),
       placement_(std::move(placement)),
-      capacity_(capacity),
-      state_memory_(state_memory),
-      names_(architecture::state_arrays(config)) {
+      capacity_(capacity) {
+  const rules::Description& rule = config.rule();
+  const bool apart = rule.matrices != rules::Matrices::none;
+  const std::int64_t others = apart ? options.other_capacity : capacity;
   check(placement_.elements <= capacity, "optimizer state has ", placement_.elements,
         " elements, but its arenas hold ", capacity);
-  check(muon.has_value() == (config.kind == OptimizerKind::muon), "an optimizer of kind ",
-        name_of(config.kind), muon ? " has" : " needs", " what Muon needs");
-  const auto size = [&](std::size_t array) {
-    return muon && array > 0 ? muon->second_capacity : capacity;
+  check(placement_.others <= others, "optimizer state of other arrays has ", placement_.others,
+        " elements, but its arenas hold ", others);
+  check(!apart || options.tensor != nullptr, "an optimizer of kind ", rule.word,
+        " needs the group of tensor ranks");
+  for (const rules::StateArray& state : rule.states(config))
+    if (state.shape == rules::Shape::weights) states_.push_back(state);
+  const bool narrow = config.moments == Moments::bf16;
+  const auto take = [&](Arena& arena) {
+    arrays_.clear();
+    for (const rules::StateArray& state : states_) {
+      const std::int64_t n = state.of == rules::Arrays::others ? others : capacity;
+      kernels::StateView<Master>& view = arrays_.emplace_back();
+      if (narrow)
+        view.narrow = arena.take<Bf16>(n);
+      else
+        view.full = arena.take<Master>(n);
+    }
+    if (has_masters) masters_ = arena.take<Master>(capacity);
+    rows_ = arena.take<Master>(factors_of_arrays_.rows);
+    columns_ = arena.take<Master>(factors_of_arrays_.columns);
   };
-  std::int64_t bytes = has_masters ? aligned(capacity * static_cast<Bytes>(sizeof(Master))) : 0;
-  for (std::size_t i = 0; i < names_.size(); ++i)
-    bytes += aligned(size(i) * static_cast<Bytes>(sizeof(Master)));
-  state_ = Arena("optimizer state", bytes, state_memory);
-  for (std::size_t i = 0; i < names_.size(); ++i) arrays_.push_back(state_.take<Master>(size(i)));
-  if (has_masters) masters_ = state_.take<Master>(capacity);
-  if (muon) {
-    check(placement_.second <= muon->second_capacity, "second moments have ", placement_.second,
-          " elements, but their arena holds ", muon->second_capacity);
-    muon_.emplace(architecture, parameters, muon->tensor_group, owners.all, placement_);
+  factors_of_arrays_ = architecture::factors(architecture, parameters.rank_arrays(), config);
+  Arena plan;
+  take(plan);
+  state_ = Arena("optimizer state", plan.used(), options.state_memory);
+  take(state_);
+  if (rule.has(rules::PassKind::whole_matrices, config))
+    muon_.emplace(architecture, parameters, *options.tensor, owners.all, placement_);
+  if (const Bytes bytes = factors_of_arrays_.sum_bytes(); bytes > 0) {
+    sums_memory_ = Arena("sums of rows and columns", aligned(bytes));
+    factor_sums_ = sums_memory_.take<double>(factors_of_arrays_.sums());
   }
   lay_out_sums();
 }
 
 template <class P>
-auto Optimizer<P>::rule_of(const Entry& entry) const -> Rule {
-  if (entry.spec->counts_tokens) return entry.spec->is_load ? Rule::load : Rule::balance;
-  return muon_ && entry.local.hidden_matrix ? Rule::matrices : Rule::config;
+auto Optimizer<P>::lay_out_factors() -> FactorLists {
+  FactorLists lists;
+  const architecture::Arrangement& places = parameters_->gradient_places();
+  for (const architecture::FactoredArray& f : factors_of_arrays_.arrays) {
+    const Entry& entry = parameters_->entries()[f.local];
+    kernels::FactoredMatrices& a = lists.arrays.emplace_back();
+    a.local_rows = f.local_rows;
+    a.local_columns = f.local_columns;
+    a.rows = f.rows;
+    a.columns = f.columns;
+    a.first_matrix = f.first_matrix;
+    a.first_row = f.first_row;
+    a.first_column = f.first_column;
+    a.row_state = f.row_state;
+    a.column_state = f.column_state;
+    a.matrices = f.matrices;
+    a.first_mean = factored_.matrices;
+    const std::int64_t each = f.local_rows * f.local_columns;
+    a.local_matrices = each > 0 ? entry.local.elements() / each : 0;
+    a.first_local_row = factored_.rows;
+    a.first_column_chunk = factored_.column_chunks;
+    a.first_range = std::ssize(lists.ranges);
+    for (const architecture::Piece& piece : entry.local.pieces) {
+      // One holder of this stage adds the piece, also of copies, which no norm counts.
+      const bool adds = piece.holders.offset == parameters_->shard().tensor_rank;
+      const std::int64_t begin = entry.offset + piece.first, end = begin + piece.elements();
+      for (const layout::Slice& own : placement_.owned) {
+        const std::int64_t from = std::max(begin, own.offset), to = std::min(end, own.end());
+        if (adds && from < to)
+          lists.ranges.push_back({from - entry.offset, to - entry.offset, places.own_place(from)});
+      }
+    }
+    a.ranges = std::ssize(lists.ranges) - a.first_range;
+    factored_.matrices += f.matrices;
+    factored_.rows += a.local_matrices * f.local_rows;
+    factored_.column_chunks +=
+        a.local_matrices * ((f.local_columns + kernels::column_chunk - 1) / kernels::column_chunk);
+  }
+  return lists;
 }
 
 template <class P>
-std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(Rule rule) const {
+auto Optimizer<P>::group_of(const Entry& entry) const -> Group {
+  if (entry.spec->counts_tokens) return entry.spec->is_load ? Group::load : Group::balance;
+  return rules::as_matrices(config_.rule().matrices, entry.local.matrix) ? Group::matrices
+                                                                         : Group::others;
+}
+
+template <class P>
+std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(Group group) const {
   std::vector<kernels::UpdateRange> parts;
   std::int64_t chunks = 0;
   for (const architecture::StateBlock& block : placement_.blocks) {
     if (block.elements() == 0) continue;
     const Entry& entry = parameters_->entries()[block.local];
-    if (rule_of(entry) != rule) continue;
+    if (group_of(entry) != group) continue;
     check(!entry.spec->counts_tokens || block.elements() == entry.spec->elements(),
           entry.spec->name, ": a rank updates only ", block.elements(), " of ",
           entry.spec->elements(), " elements");
@@ -79,19 +136,35 @@ std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(Rule rule) const {
     part.weight = has_masters ? part.state : part.rounded;
     part.array = static_cast<std::int32_t>(entry.number());
     part.decays = entry.spec->decay ? 1 : 0;
+    part.local = block.first;
+    if (const auto found = std::ranges::find(factors_of_arrays_.arrays, block.local,
+                                             &architecture::FactoredArray::local);
+        found != factors_of_arrays_.arrays.end())
+      part.factored = found - factors_of_arrays_.arrays.begin();
+    // Elements from the last divided dimension on are contiguous in both arrays. Of those before
+    // it, only the first may be divided.
+    const std::vector<std::int64_t>& shape = entry.spec->shape;
+    const std::size_t axis =
+        entry.spec->cuts.empty() ? 0 : static_cast<std::size_t>(entry.spec->cuts.back().dimension);
+    const std::int64_t inner = architecture::product(shape, axis + 1, shape.size());
+    part.run = entry.local.extent[axis] * inner;
+    part.stride = shape[axis] * inner;
+    part.first = entry.local.offset[axis] * inner;
+    if (axis > 0)
+      part.first += entry.local.offset[0] * architecture::product(shape, 1, axis) * part.stride;
     chunks += kernels::chunks_of(part.elements);
   }
   return parts;
 }
 
+/// Constant factors of the arrays with whole matrices.
 template <class P>
 std::vector<double> Optimizer<P>::matrix_factors() const {
-  std::vector<double> factors(muon_ ? architecture_.arrays.size() : 0);
+  std::vector<double> factors(architecture_.arrays.size(), 1.0);
   if (muon_)
     for (const architecture::HiddenMatrix& m : muon_->matrices())
-      factors[parameters_->entries()[m.local].number()] =
-          config_.muon_rate_factor * muon_factor(config_.muon_scale, static_cast<double>(m.rows),
-                                                 static_cast<double>(m.columns));
+      factors[parameters_->entries()[m.local].number()] = config_.rule().factor(
+          config_, static_cast<double>(m.rows), static_cast<double>(m.columns));
   return factors;
 }
 
@@ -107,7 +180,7 @@ void Optimizer<P>::lay_out_sums() {
   };
   Lists ordinary, experts;
   ordinary.ends_of_sums.resize(static_cast<std::size_t>(sums));
-  experts.ends_of_sums.resize(experts_ != nullptr ? static_cast<std::size_t>(sums) : 0);
+  experts.ends_of_sums.resize(options_.experts != nullptr ? static_cast<std::size_t>(sums) : 0);
   for (const auto& entry : parameters_->entries()) {
     if (entry.spec->frozen || entry.spec->counts_tokens) continue;
     const std::int64_t at =
@@ -131,15 +204,20 @@ void Optimizer<P>::lay_out_sums() {
   for (Lists* list : {&ordinary, &experts})
     std::inclusive_scan(list->ends_of_sums.begin(), list->ends_of_sums.end(),
                         list->ends_of_sums.begin());
-  const std::vector<kernels::UpdateRange> updates = update_ranges(Rule::config);
-  const std::vector<kernels::UpdateRange> matrices = update_ranges(Rule::matrices);
-  const std::vector<kernels::UpdateRange> balances = update_ranges(Rule::balance);
-  const std::vector<kernels::UpdateRange> loads = update_ranges(Rule::load);
-  const std::vector<double> factors = matrix_factors();
+  const std::vector<kernels::UpdateRange> updates = update_ranges(Group::others);
+  const std::vector<kernels::UpdateRange> matrices = update_ranges(Group::matrices);
+  const std::vector<kernels::UpdateRange> balances = update_ranges(Group::balance);
+  const std::vector<kernels::UpdateRange> loads = update_ranges(Group::load);
   const auto table_bytes = [](const std::vector<kernels::UpdateRange>& table) {
     return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdateRange)));
   };
-  const std::int64_t norms = architecture::trust_norms(config_);
+  const std::int64_t norms = config_.rule().norms(config_);
+  std::vector<double> factors, elements;
+  if (muon_ || norms > 0) factors = matrix_factors();
+  if (norms > 0)
+    for (const architecture::ArraySpec& array : architecture_.arrays)
+      elements.push_back(static_cast<double>(array.elements()));
+  const FactorLists of_factors = lay_out_factors();
   const auto list_bytes = [norms](const Lists& list) {
     const std::int64_t blocks = std::ssize(list.begins);
     return aligned(std::ssize(list.ends_of_sums) * 8) + 3 * aligned(blocks * 8) +
@@ -151,8 +229,13 @@ void Optimizer<P>::lay_out_sums() {
             list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) +
                 aligned(of_experts * 8) + aligned(kernels::status_size * 8) +
                 aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * sums * 8) +
-                aligned(norms > 0 ? arrays * 8 : 0) + table_bytes(updates) + table_bytes(matrices) +
-                table_bytes(balances) + table_bytes(loads) + aligned(std::ssize(factors) * 8));
+                aligned(std::ssize(elements) * 8) + table_bytes(updates) + table_bytes(matrices) +
+                table_bytes(balances) + table_bytes(loads) + aligned(std::ssize(factors) * 8) +
+                aligned(std::ssize(of_factors.arrays) *
+                        static_cast<Bytes>(sizeof(kernels::FactoredMatrices))) +
+                aligned(std::ssize(of_factors.ranges) *
+                        static_cast<Bytes>(sizeof(kernels::SummedRange))) +
+                aligned(factored_.matrices * 8));
   sums_ = scalars_.take<double>(sums);
   expert_sums_ = scalars_.take<double>(of_experts);
   status_ = scalars_.take<double>(kernels::status_size);
@@ -161,7 +244,6 @@ void Optimizer<P>::lay_out_sums() {
   control_ = scalars_.take<double>(kernels::control_size);
   for (View1<double>& scale : delayed_scales_) scale = scalars_.take<double>(1);
   trust_sums_ = scalars_.take<double>(norms * sums);
-  ratios_ = scalars_.take<double>(norms > 0 ? arrays : 0);
   const Exec exec;
   const auto take_list = [&](const std::vector<std::int64_t>& list) {
     const auto taken = scalars_.take<std::int64_t>(std::ssize(list));
@@ -198,6 +280,16 @@ void Optimizer<P>::lay_out_sums() {
   load_parts_ = take_table(loads);
   factors_ = scalars_.take<double>(std::ssize(factors));
   copy_to_device<double>(exec, factors_, factors);
+  elements_ = scalars_.take<double>(std::ssize(elements));
+  copy_to_device<double>(exec, elements_, elements);
+  const auto take_all = [&]<class T>(const std::vector<T>& list) {
+    const auto taken = scalars_.take<T>(std::ssize(list));
+    copy_to_device<T>(exec, taken, list);
+    return taken;
+  };
+  factored_.arrays = take_all(of_factors.arrays);
+  factored_.ranges = take_all(of_factors.ranges);
+  factor_means_ = scalars_.take<double>(factored_.matrices);
   fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
 }
 
@@ -208,7 +300,12 @@ void Optimizer<P>::zero_gradients(const Exec& exec) const {
 
 template <class P>
 void Optimizer<P>::zero_state(const Exec& exec) const {
-  for (const View1<Master>& array : arrays_) kernels::fill(exec, array, Master(0));
+  for (const kernels::StateView<Master>& array : arrays_) {
+    kernels::fill(exec, array.full, Master(0));
+    kernels::fill(exec, array.narrow, Bf16(0));
+  }
+  kernels::fill(exec, rows_, Master(0));
+  kernels::fill(exec, columns_, Master(0));
   set_progress(exec, {});
 }
 
@@ -313,10 +410,10 @@ void Optimizer<P>::sum_blocks(const Exec& exec, View1<double> sums, std::int64_t
     return part<const double>(blocks.*partial, norm * blocks.count(), blocks.count());
   };
   kernels::segment_sums(exec, sums, of(ordinary_), ordinary_.ends_of_sums);
-  if (experts_ == nullptr) return;
+  if (options_.experts == nullptr) return;
   kernels::segment_sums(exec, expert_sums_, of(of_experts_), of_experts_.ends_of_sums);
-  experts_->all_reduce<double>(exec, expert_sums_, grid::Reduction::sum,
-                               "gradient norm of experts");
+  options_.experts->template all_reduce<double>(exec, expert_sums_, grid::Reduction::sum,
+                                                "gradient norm of experts");
   kernels::accumulate<double>(exec, sums, expert_sums_);  // one of the two sums is 0
 }
 
@@ -340,8 +437,9 @@ void Optimizer<P>::end_norm(const Exec& exec) {
 }
 
 template <class P>
-NamedTensor<typename P::Master> Optimizer<P>::tensor(const std::string& name, View1<Master> data,
-                                                     const architecture::StateBlock& block) const {
+template <class T>
+NamedTensor<T> Optimizer<P>::tensor(const std::string& name, View1<T> data,
+                                    const architecture::StateBlock& block) const {
   return {name, parameters_->entries()[block.local].weight.shape, block.offset, block.extent, data};
 }
 
@@ -355,16 +453,45 @@ auto Optimizer<P>::state() const -> std::vector<State> {
     state.counted = block.counted;
     state.first = block.state;
     const auto& local = parameters_->entries()[block.local].local;
-    for (std::size_t i = 0; i < architecture::state_arrays_of(config_, local); ++i)
-      state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight,
-                                    part<Master>(arrays_[i], block.state, block.elements()),
-                                    block));
-    state.updated = tensor(weight, updated(block), block);
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (!architecture::has_state(config_, states_[i], local)) continue;
+      const std::string name = text("optimizer.", states_[i].name, ".", weight);
+      if (config_.moments == Moments::bf16)
+        state.narrow_arrays.push_back(tensor<Bf16>(
+            name, part<Bf16>(arrays_[i].narrow, block.state, block.elements()), block));
+      else
+        state.arrays.push_back(tensor<Master>(
+            name, part<Master>(arrays_[i].full, block.state, block.elements()), block));
+    }
+    state.updated = tensor<Master>(weight, updated(block), block);
   }
   return list;
 }
 
-// Updates by AdamW, SGD, LAMB, LARS and Muon; kernels/update.hpp has the equations' sources.
+template <class P>
+auto Optimizer<P>::factor_state() const -> std::vector<FactorState> {
+  std::vector<FactorState> list;
+  const std::vector<architecture::MatrixAxes> axes = architecture::matrix_axes(architecture_);
+  for (const architecture::FactoredArray& f : factors_of_arrays_.arrays) {
+    const Entry& entry = parameters_->entries()[f.local];
+    for (const rules::StateArray& state : config_.rule().states(config_)) {
+      if (state.shape == rules::Shape::weights) continue;
+      const bool of_rows = state.shape == rules::Shape::rows;
+      FactorState& one = list.emplace_back();
+      one.name = text("optimizer.", state.name, ".", entry.weight.name);
+      one.shape =
+          architecture::factor_shape(entry.spec->shape, axes[entry.local.number], state.shape);
+      one.offset.assign(one.shape.size(), 0);
+      one.extent = one.shape;
+      one.data = of_rows ? part<Master>(rows_, f.row_state, f.matrices * f.rows)
+                         : part<Master>(columns_, f.column_state, f.matrices * f.columns);
+      one.copy = entry.local.copy;
+    }
+  }
+  return list;
+}
+
+// Updates: rules/ has the equations and their sources.
 
 template <class P>
 void Optimizer<P>::step(const kernels::Handle& handle, std::int64_t step,
@@ -385,28 +512,14 @@ void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double
                           View1<const double> gradient_scale) const {
   // c = min(1, clip_norm / (norm + 1e-6)) / loss scale, or 1 / loss scale without clipping;
   // u = number of the update. A norm that is not finite skips the step.
-  kernels::plan_update(
-      exec, control_, status_, sums_,
-      {step, config_.clip_norm, config_.beta1, config_.beta2, config_.maximum_skips, loss_scaling_},
-      gradient_scale);
+  kernels::plan_update(exec, control_, status_, sums_,
+                       {step, config_.clip_norm, config_.beta1, config_.beta2,
+                        config_.maximum_skips, options_.loss_scaling},
+                       gradient_scale);
   parameters_->changed();
-  switch (config_.kind) {
-    case OptimizerKind::adamw:
-      adamw(exec, learning_rate);
-      break;
-    case OptimizerKind::sgd:
-      sgd(exec, learning_rate);
-      break;
-    case OptimizerKind::lamb:
-      lamb(exec, learning_rate);
-      break;
-    case OptimizerKind::lars:
-      lars(exec, learning_rate);
-      break;
-    case OptimizerKind::muon:
-      muon(exec, learning_rate);
-      break;
-  }
+  kernels::UpdateStep arguments{config_.kind, config_, learning_rate, control_, factors_, {}};
+  arguments.rounding = {options_.seed, Purpose::rounding, 0, static_cast<std::uint32_t>(step)};
+  for (const rules::Pass& pass : config_.rule().passes(config_)) run(exec, pass, arguments);
   if (balance_parts_.chunks > 0)
     kernels::balance_update<Master>(exec, all_updated(), parameters_->all_gradients(),
                                     architecture_.model.experts.bias_rate, control_,
@@ -435,75 +548,60 @@ void Optimizer<P>::round_weights(const Exec& exec) const {
 }
 
 template <class P>
-kernels::AdamW Optimizer<P>::rule(double learning_rate) const {
-  return {learning_rate, config_.beta1, config_.beta2, config_.epsilon, config_.weight_decay};
+kernels::UpdateArenas<typename P::Master> Optimizer<P>::arenas() const {
+  kernels::UpdateArenas<Master> arenas{all_updated(), parameters_->all_gradients(), {}};
+  std::copy(arrays_.begin(), arrays_.end(), arenas.states.begin());
+  return arenas;
 }
 
 template <class P>
-void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
-  // g = c gradient; m += (1 − β1) (g − m); v = β2 v + (1 − β2) g²;
-  // w −= η (m / (1 − β1^u) / (√(v / (1 − β2^u)) + ε) + decay w)
-  const View1<Master> first = part<Master>(arrays_[0], 0, extent(arrays_[1], 0));
-  kernels::adamw_update<Master>(exec, all_updated(), first, arrays_[1],
-                                parameters_->all_gradients(), rule(learning_rate), control_,
-                                parts_);
+void Optimizer<P>::run(const kernels::Handle& exec, const rules::Pass& pass,
+                       const kernels::UpdateStep& step) const {
+  switch (pass.kind) {
+    case rules::PassKind::elements:
+      if (pass.of != rules::Arrays::matrices)
+        kernels::element_pass<Master>(exec, pass.number, arenas(), step, parts_);
+      if (pass.of != rules::Arrays::others)
+        kernels::element_pass<Master>(exec, pass.number, arenas(), step, matrix_parts_);
+      return;
+    case rules::PassKind::norms: {
+      find_trust_sums(exec, pass.norms);
+      const std::int64_t sums = extent(sums_, 0);
+      const View1<const double> other =
+          pass.norms > 1 ? part<const double>(trust_sums_, sums, sums) : sums_;
+      kernels::find_factors(exec, pass.number, factors_, part<const double>(trust_sums_, 0, sums),
+                            other, elements_, parameters_->shard().tensor_size, step);
+      return;
+    }
+    case rules::PassKind::whole_matrices:
+      muon_->orthogonalise(exec, parameters_->all_gradients(), config_.newton_schulz_steps);
+      return;
+    case rules::PassKind::means: {
+      constexpr auto label = "sums of rows and columns";
+      kernels::sum_squares<Master>(exec, factor_views(), parameters_->all_gradients(), control_,
+                                   factored_);
+      options_.tensor->template all_reduce<double>(exec, factor_sums_, grid::Reduction::sum, label);
+      if (!placement_.whole)
+        owners_.all.template all_reduce<double>(exec, factor_sums_, grid::Reduction::sum, label);
+      kernels::move_means<Master>(exec, pass.number, factor_views(), step, factored_);
+      return;
+    }
+    case rules::PassKind::factored:
+      kernels::factored_pass<Master>(exec, pass.number, parameters_->all_gradients(),
+                                     factor_views(), step, factored_, matrix_parts_);
+      return;
+  }
 }
 
 template <class P>
-void Optimizer<P>::muon(const kernels::Handle& exec, double learning_rate) const {
-  // g = c gradient; m = momentum m + g; d = g + momentum m with Nesterov momentum, otherwise m, in
-  // place of the gradient; O = orthogonalise(d); w −= η (factor O + decay w). Other arrays as in
-  // adamw.
-  kernels::muon_direction<Master>(exec, parameters_->all_gradients(), arrays_[0], config_.momentum,
-                                  config_.nesterov, control_, matrix_parts_);
-  muon_->orthogonalise(exec, parameters_->all_gradients(), config_.newton_schulz_steps);
-  kernels::muon_update<Master>(exec, all_updated(), parameters_->all_gradients(), learning_rate,
-                               config_.weight_decay, factors_, control_, matrix_parts_);
-  adamw(exec, learning_rate);
+kernels::FactorViews<typename P::Master> Optimizer<P>::factor_views() const {
+  return {rows_, columns_, factor_sums_, factor_means_};
 }
 
+/// trust_sums_ = Σ w² of each array, and with two norms Σ d² of what is in the gradient's place.
 template <class P>
-void Optimizer<P>::sgd(const Exec& exec, double learning_rate) const {
-  // g = c gradient + decay w; b = momentum b + g; w −= η b, or η (g + momentum b) with Nesterov
-  kernels::sgd_update<Master>(
-      exec, all_updated(), arrays_.empty() ? View1<Master>() : arrays_[0],
-      parameters_->all_gradients(),
-      {learning_rate, config_.momentum, config_.nesterov, config_.weight_decay}, control_, parts_);
-}
-
-template <class P>
-void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
-  // r = m / (1 − β1^u) / (√(v / (1 − β2^u)) + ε) + decay w, in place of the gradient;
-  // w −= η ratio r with ratio = |w| / |r| of each array
-  kernels::lamb_direction<Master>(exec, parameters_->all_gradients(), arrays_[0], arrays_[1],
-                                  all_updated(), rule(learning_rate), control_, parts_);
-  find_trust_sums(exec);
+void Optimizer<P>::find_trust_sums(const Exec& exec, std::int64_t norms) const {
   const std::int64_t sums = extent(sums_, 0);
-  kernels::trust_ratios(exec, ratios_, part<const double>(trust_sums_, 0, sums),
-                        part<const double>(trust_sums_, sums, sums),
-                        parameters_->shard().tensor_size);
-  kernels::lamb_update<Master>(exec, all_updated(), parameters_->all_gradients(), learning_rate,
-                               ratios_, control_, parts_);
-}
-
-template <class P>
-void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
-  // g = c gradient + decay w; b = momentum b + η ratio g; w −= b
-  // with ratio = coefficient |w| / (c |gradient| + decay |w|) for arrays that decay, else 1
-  const kernels::Lars rule{learning_rate, config_.momentum, config_.weight_decay,
-                           config_.trust_coefficient};
-  find_trust_sums(exec);
-  kernels::lars_ratios(exec, ratios_, trust_sums_, sums_, parameters_->shard().tensor_size, rule,
-                       control_);
-  kernels::lars_update<Master>(exec, all_updated(), arrays_.empty() ? View1<Master>() : arrays_[0],
-                               parameters_->all_gradients(), rule, ratios_, control_, parts_);
-}
-
-/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of each direction r.
-template <class P>
-void Optimizer<P>::find_trust_sums(const Exec& exec) const {
-  const std::int64_t sums = extent(sums_, 0);
-  const std::int64_t norms = architecture::trust_norms(config_);
   for (const NormBlocks* b : {&ordinary_, &of_experts_}) {
     if (b->count() == 0) continue;
     kernels::squared_norm_blocks<typename P::Compute>(

@@ -5,6 +5,7 @@
 #include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/hidden_matrices.hpp>
+#include <trireme/architecture/matrix_axes.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
@@ -52,18 +53,19 @@ bool shares_state(const deck::Config& config) {
 /// Number of values of a worker's progress in checkpoints of local training.
 constexpr std::int64_t progress_numbers = 4;
 
-/// Elements of Muon's second moments that each replica saves, each part rounded up to a page.
-/// Hidden matrices have no second moments.
-std::vector<std::int64_t> saved_second_moments(const architecture::Architecture& architecture,
-                                               const architecture::Shard& shard,
-                                               const std::vector<architecture::RankArray>& arrays,
-                                               int replicas, std::int64_t page) {
+/// Elements of the trained arrays without matrices of `without` that each of `replicas` saves, each
+/// part rounded up to a multiple of `unit`.
+std::vector<std::int64_t> saved_without(const architecture::Architecture& architecture,
+                                        const architecture::Shard& shard,
+                                        const std::vector<architecture::RankArray>& arrays,
+                                        int replicas, std::int64_t unit, rules::Matrices without) {
   std::vector<std::int64_t> sums;
   for (int r = 0; r < replicas; ++r) {
     std::int64_t& sum = sums.emplace_back();
     for (const auto& part : architecture::saved_parts(architecture, shard, arrays, replicas, r))
-      if (const auto& array = arrays[part.local]; !array.frozen && !array.hidden_matrix)
-        sum += (part.elements() + page - 1) / page * page;
+      if (const auto& array = arrays[part.local];
+          !array.frozen && !rules::as_matrices(without, array.matrix))
+        sum += (part.elements() + unit - 1) / unit * unit;
   }
   return sums;
 }
@@ -107,15 +109,18 @@ ArenaSizes arena_parts(const deck::Config& config, const architecture::Architect
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   const architecture::Division division = architecture::division_of(config);
   constexpr int any = 0;  // all replicas have equal memory
-  const bool muon = config.optimizer.kind == OptimizerKind::muon;
-  const bool shares = shares_state(config);
+  const rules::Description& rule = config.optimizer.rule();
+  const bool muon = rule.has(rules::PassKind::whole_matrices, config.optimizer);
+  const bool shares = shares_state(config), apart = rule.matrices != rules::Matrices::none;
   const std::int64_t state = config.parallel.has_servers() ? 0
                              : shares ? architecture::most_state_elements(buckets)
-                             : muon   ? architecture::whole_muon_elements(arrays, true)
+                             : apart  ? architecture::whole_state_elements(arrays)
                                       : elements.trained;
-  const std::int64_t second = !muon    ? state
-                              : shares ? architecture::most_state_elements(buckets, false)
-                                       : architecture::whole_muon_elements(arrays, false);
+  const std::int64_t others = !apart   ? state
+                              : shares ? architecture::most_state_elements(buckets, rule.matrices)
+                                       : architecture::whole_state_elements(arrays, rule.matrices);
+  const architecture::Factors factors =
+      architecture::factors(architecture, arrays, config.optimizer);
   std::int64_t weights = elements.elements;
   if (division.weights)
     weights =
@@ -128,11 +133,14 @@ ArenaSizes arena_parts(const deck::Config& config, const architecture::Architect
                                                     config.parallel.sequence_parallel, any)
                        .elements(),
                    state,
-                   second,
+                   others,
+                   factors.rows,
+                   factors.columns,
                    muon ? muon_bytes(MatrixRounds(architecture, shard, arrays,
                                                   static_cast<int>(config.parallel.shard_ranks())),
                                      typed_sizes(config, shard, machine).accumulate)
                         : 0,
+                   aligned(factors.sum_bytes()),
                    sums.data + sums.experts + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
                        (shard.has_head() ? sums.context : 0),
                    sums.shared};
@@ -170,6 +178,7 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   add("fp8 scaling", b.fp8);
   add("reductions", b.reductions);
   add("orthogonalisation", b.muon);
+  add("sums of rows and columns", b.means);
   add("local training", b.local);
   add("audits", b.audits);
   add("driver and libraries", b.reserve);
@@ -207,34 +216,43 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const bool owns_weights =
       (architecture::division_of(config).weights || (local && shares_state(config))) &&
       !sizes.narrow();
-  const bool muon = config.optimizer.kind == OptimizerKind::muon;
-  const auto state_arrays =
-      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
-      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted separately
+  const architecture::StateCounts states = architecture::state_counts(config.optimizer);
+  const rules::Matrices matrices = config.optimizer.rule().matrices;
   const auto replicas = static_cast<int>(config.parallel.replicas());
-  // Every block begins at a page, and each saved weight has the bytes of a value of the state.
+  // Every block begins at a page. Without master weights, saved weights have the type of sums.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
+  const std::int64_t moment_page = architecture::saved_alignment / sizes.moment;
+  // Elements that each replica saves of an array of the state, without matrices of `without`. Only
+  // the first group of replicas writes divided state.
+  const auto state_sums = [&](std::int64_t unit, rules::Matrices without) {
+    std::vector<std::int64_t> sums;
+    if (shares_state(config))
+      sums = architecture::owned_sums(
+          buckets_of(config, architecture, shard, arrays,
+                     architecture::place(architecture, shard, arrays), machine),
+          unit, true, false, without);
+    else if (without == rules::Matrices::none)
+      sums = architecture::saved_sums(architecture, shard, arrays, replicas, unit);
+    else
+      sums = saved_without(architecture, shard, arrays, replicas, unit, without);
+    sums.resize(static_cast<std::size_t>(replicas));
+    return sums;
+  };
+  const std::vector<std::int64_t> owned = state_sums(page, rules::Matrices::none);
+  const std::vector<std::int64_t> moments =
+      page == moment_page ? owned : state_sums(moment_page, rules::Matrices::none);
+  std::vector<std::int64_t> others(owned.size());
+  if (states.others > 0) others = state_sums(moment_page, matrices);
+  std::vector<std::int64_t> saved(owned.size());  // of weights that are not part of the state
   const std::int64_t weights = sizes.narrow() || owns_weights ? 0 : 1;
-  const std::int64_t copies = weights + (shares_state(config) ? 0 : state_arrays);
-  std::vector<std::int64_t> owned;
-  if (shares_state(config)) {
-    const auto placement = architecture::place(architecture, shard, arrays);
-    owned = architecture::owned_sums(
-        buckets_of(config, architecture, shard, arrays, placement, machine), page, true);
-  }
-  std::vector<std::int64_t> second;
-  if (muon && shares_state(config))
-    second = architecture::owned_sums(
-        buckets_of(config, architecture, shard, arrays,
-                   architecture::place(architecture, shard, arrays), machine),
-        page, true, false, false);
-  else if (muon)
-    second = saved_second_moments(architecture, shard, arrays, replicas, page);
-  owned.resize(static_cast<std::size_t>(replicas));  // only the first group of replicas writes
-  second.resize(owned.size());
-  std::vector<std::int64_t> saved(owned.size());
-  if (copies > 0 || config.parallel.workers > 1)
-    saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
+  if (weights > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
+  // Replica 0 of tensor rank 0 saves the state of rows and columns.
+  Bytes factors = 0;
+  if (shard.tensor_rank == 0)
+    for (const auto& f : architecture::factors(architecture, arrays, config.optimizer).arrays)
+      if (!arrays[f.local].copy)
+        factors += architecture::saved_bytes(f.matrices * f.rows * sizes.accumulate) +
+                   architecture::saved_bytes(f.matrices * f.columns * sizes.accumulate);
   // Frozen weights are also saved as fp32 or wider.
   std::vector<std::int64_t> frozen;
   if (architecture::division_of(config).weights)
@@ -256,15 +274,13 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
     }
   // Local training also saves the weights of each worker in addition to its state, and if the deck
   // has them, the momentum and the mean of outer steps.
-  std::int64_t of_workers = 0, seconds = 1;
+  std::int64_t of_workers = 0, workers_here = 1;
   Bytes progress = 0;
   if (local) {
-    const std::int64_t here = config.parallel.workers_per_rank();
-    const std::int64_t kept = state_arrays - masters - (owns_weights ? 1 : 0);
-    of_workers = here + (here - 1) * kept + (config.local.outer_momentum > 0 ? 1 : 0) +
-                 (config.local.delay > 0 ? 1 : 0);
-    seconds = here;
-    progress = architecture::saved_bytes(here * progress_numbers * 8);
+    workers_here = config.parallel.workers_per_rank();
+    of_workers =
+        workers_here + (config.local.outer_momentum > 0 ? 1 : 0) + (config.local.delay > 0 ? 1 : 0);
+    progress = architecture::saved_bytes(workers_here * progress_numbers * 8);
   }
   // Replica 0 of tensor rank 0 of the first stage also saves fp8 maxima.
   const bool saves_maxima =
@@ -277,11 +293,12 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                              ? architecture::saved_bytes(architecture::fp8_tensors(architecture) *
                                                          config.precision.fp8_history * 4)
                              : 0;
-    most = std::max(
-        most, (copies * saved[r] + frozen[r] + state_arrays * owned[r] +
-               of_workers * (shares_state(config) ? owned[r] : saved[r]) + seconds * second[r]) *
-                      sizes.accumulate +
-                  earlier[r] * sizes.element + progress + maxima);
+    const Bytes wide =
+        weights * saved[r] + frozen[r] + (masters + (owns_weights ? 1 : 0) + of_workers) * owned[r];
+    const Bytes of_moments = states.all * moments[r] + states.others * others[r];
+    most =
+        std::max(most, wide * sizes.accumulate + workers_here * of_moments * sizes.moment +
+                           (r == 0 ? factors : 0) + earlier[r] * sizes.element + progress + maxima);
   }
   return most;
 }

@@ -5,6 +5,7 @@
 #include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/hidden_matrices.hpp>
+#include <trireme/architecture/matrix_axes.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
@@ -207,8 +208,9 @@ MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& con
   const auto of_weights = architecture::arranged_weights(weights, division, 0);
   DividedPart part;
   part.state = architecture::most_state_elements(gradients);
-  if (config.optimizer.kind == OptimizerKind::muon)
-    part.second_state = architecture::most_state_elements(gradients, false);
+  if (const rules::Matrices matrices = config.optimizer.rule().matrices;
+      matrices != rules::Matrices::none)
+    part.other_state = architecture::most_state_elements(gradients, matrices);
   part.weight_window = window_of(of_weights);
   part.weights = of_weights.elements() - part.weight_window;
   part.gradient_window = window_of(of_gradients);
@@ -247,9 +249,9 @@ void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankEl
   const std::int64_t n = rank.layers, windows = std::min<std::int64_t>(2, n);
   ArenaSizes& arenas = elements.arenas;
   arenas.state_elements = n * parts.layer.state + ends.state;
-  arenas.second_elements = config.optimizer.kind == OptimizerKind::muon
-                               ? n * parts.layer.second_state + ends.second_state
-                               : arenas.state_elements;
+  arenas.other_elements = config.optimizer.rule().matrices != rules::Matrices::none
+                              ? n * parts.layer.other_state + ends.other_state
+                              : arenas.state_elements;
   if (division.weights)
     arenas.elements = n * parts.layer.weights + ends.weights + windows * parts.layer.weight_window +
                       ends.weight_window;
@@ -289,7 +291,7 @@ void MemoryEstimate::divide_evenly(const deck::Config& config, RankElements& ele
   const std::int64_t ranks = config.parallel.shard_ranks();
   ArenaSizes& arenas = elements.arenas;
   arenas.state_elements = elements.trained / ranks;
-  arenas.second_elements = 0;
+  arenas.other_elements = 0;
   arenas.muon = 0;
   if (division.weights) arenas.elements /= ranks;
   if (division.gradients) arenas.gradient_elements /= ranks;
@@ -309,6 +311,45 @@ const MemoryEstimate::PlacedElements& MemoryEstimate::placed_elements(const deck
   found->second = {placement.elements, placement.gradient_elements, placement.trained,
                    p.expert > 1 ? experts_of(architecture_, shard) : 0};
   return found->second;
+}
+
+/// Adds what rules with matrices need. Without differences between layers, one layer stands for
+/// all.
+void MemoryEstimate::add_matrices(const deck::Config& config, const Rank& rank,
+                                  ArenaSizes& arenas) const {
+  const deck::ParallelConfig& p = config.parallel;
+  const rules::Description& rule = config.optimizer.rule();
+  std::int64_t matrices = 0;
+  const auto add = [&](Shard shard, std::int64_t times) {
+    shard.tensor_size = static_cast<int>(p.tensor);
+    shard.expert_size = static_cast<int>(p.expert);
+    const auto arrays = architecture::rank_arrays(architecture_, shard);
+    for (const architecture::RankArray& array : arrays)
+      if (!array.frozen && rules::as_matrices(rule.matrices, array.matrix))
+        matrices += times * aligned_elements(array.elements());
+    const auto factors = architecture::factors(architecture_, arrays, config.optimizer);
+    arenas.rows += times * factors.rows;
+    arenas.columns += times * factors.columns;
+    if (times > 0 && rule.has(rules::PassKind::whole_matrices, config.optimizer))
+      arenas.muon = std::max(
+          arenas.muon, muon_bytes(architecture::MatrixRounds(architecture_, shard, arrays,
+                                                             static_cast<int>(p.shard_ranks())),
+                                  sizes_.accumulate()));
+  };
+  if (ranks_differ_) {
+    add(rank.shard, 1);
+  } else {
+    Shard part = parted(architecture_, p, 0);
+    part.stages = {1};
+    add(part, rank.layers);
+    part.stages.clear();
+    if (rank.shard.has_embedding()) part.stages.push_back(0);
+    if (rank.shard.has_head()) part.stages.push_back(3);
+    if (!part.stages.empty()) add(part, 1);
+  }
+  arenas.means = aligned(architecture::Factors{{}, arenas.rows, arenas.columns}.sum_bytes());
+  arenas.other_elements = std::max<std::int64_t>(
+      0, arenas.state_elements - part_of(matrices, p.divides_state() ? p.shard_ranks() : 1));
 }
 
 MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& config,
@@ -347,23 +388,10 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
         part_of(trained - experts, p.shard_ranks()) + part_of(experts, p.shard_ranks() / p.expert);
     arenas.state_elements = std::min(trained, own + buckets * norm_block);
   }
-  arenas.second_elements = arenas.state_elements;
-  const bool muon = config.optimizer.kind == OptimizerKind::muon;
-  if (muon) {
-    // Layers of different kinds have different matrices: those of all the rank's layers count.
-    Shard layer = ranks_differ_ ? rank.shard : parted(architecture_, p, 0);
-    layer.tensor_size = static_cast<int>(p.tensor);
-    if (!ranks_differ_) layer.stages = {1};
-    const architecture::MatrixRounds rounds(architecture_, layer,
-                                            architecture::rank_arrays(architecture_, layer),
-                                            static_cast<int>(p.shard_ranks()));
-    std::int64_t matrices = 0;
-    for (const auto& m : rounds.matrices()) matrices += m.elements_on(layer.tensor_rank);
-    arenas.second_elements = std::max<std::int64_t>(
-        0, arenas.state_elements - part_of((ranks_differ_ ? 1 : rank.layers) * matrices,
-                                           p.divides_state() ? p.shard_ranks() : 1));
-    arenas.muon = muon_bytes(rounds, sizes_.accumulate());
-  }
+  arenas.other_elements = arenas.state_elements;
+  if (const rules::Description& rule = config.optimizer.rule();
+      rule.matrices != rules::Matrices::none)
+    add_matrices(config, rank, arenas);
   if (architecture::division_of(config).by_block()) {
     if (ranks_differ_ && least) {
       divide_evenly(config, all);
@@ -404,7 +432,9 @@ Bytes MemoryEstimate::on_host(const deck::Config& config, const RankElements& el
   const std::int64_t data = p.replicas();
   Bytes bytes = process_bytes(config);
   const Bytes share = part_of(elements.whole, p.divides_state() ? p.shard_ranks() : data) *
-                          sizes_.states() * sizes_.accumulate() +
+                          sizes_.state_of_weight() +
+                      part_of(elements.arenas.other_elements, p.divides_state() ? 1 : data) *
+                          sizes_.other_state_of_weight() +
                       part_of(elements.whole, p.divides_weights() ? p.shard_ranks() : data) *
                           (sizes_.narrow() ? 0 : sizes_.element());
   bytes += checkpoint_copies(config) * share;

@@ -135,9 +135,8 @@ TrainingSizes::TrainingSizes(const deck::Config& config,
       accumulate_(element_ == 8 ? 8 : 4),
       gradient_(machine.software.gradient_bytes > 0 ? machine.software.gradient_bytes
                                                     : accumulate_),
-      states_(static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) +
-              (narrow() ? 1 : 0)),
-      seconds_(config.optimizer.kind == OptimizerKind::muon ? 1 : 0),
+      moment_(moment_bytes(config)),
+      states_(architecture::state_counts(config.optimizer)),
       workspace_(machine.product_workspace()),
       fp8_(config.precision.products == Products::fp8
                ? architecture::fp8_scaling_bytes(architecture::fp8_tensors(architecture),
@@ -188,8 +187,10 @@ Bytes TrainingSizes::activations(const ActivationSizes& a, const architecture::S
 }
 
 Bytes TrainingSizes::optimizer(const ArenaSizes& arenas) const {
-  return (states_ - seconds_) * aligned(arenas.state_elements * accumulate_) +
-         seconds_ * aligned(arenas.second_elements * accumulate_);
+  return (narrow() ? aligned(arenas.state_elements * accumulate_) : 0) +
+         states_.all * aligned(arenas.state_elements * moment_) +
+         states_.others * aligned(arenas.other_elements * moment_) +
+         aligned(arenas.rows * accumulate_) + aligned(arenas.columns * accumulate_);
 }
 
 /// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
@@ -207,6 +208,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationSizes& a, const ArenaSizes& a
   }
   bytes.optimizer = optimizer(arenas);
   bytes.muon = arenas.muon;
+  bytes.means = arenas.means;
   bytes.local = arenas.local + (optimizer_away_ ? 0 : arenas.local_state);
   bytes.local_on_host = optimizer_away_ ? arenas.local_state : 0;
   bytes.optimizer_on_host = optimizer_away_;

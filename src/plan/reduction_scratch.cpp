@@ -1,6 +1,7 @@
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/matrix_axes.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/typed_sizes.hpp>
@@ -49,6 +50,15 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   if (config.precision.products == Products::fp8)  // maxima are gathered
     scratch.data = std::max<Bytes>(scratch.data, 4 * architecture::fp8_tensors(architecture) *
                                                      (config.parallel.replicas() - 1));
+  if (const Bytes sums =
+          architecture::factors(architecture, buckets.arrays(), config.optimizer).sum_bytes();
+      sums > 0) {
+    scratch.shared = device_reduction_scratch_bytes(sums, shard.tensor_size);
+    if (config.parallel.divides_state())
+      scratch.data = std::max(
+          scratch.data,
+          device_reduction_scratch_bytes(sums, static_cast<int>(config.parallel.shard_ranks())));
+  }
   for (const auto& part : architecture::shared_parts(buckets.arrays(), buckets.placement())) {
     const Bytes bytes = part.run.extent * sizes.accumulate;
     scratch.pipeline =

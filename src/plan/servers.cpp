@@ -51,11 +51,6 @@ architecture::BucketCut weight_cut(const Ranges& r) {
           architecture::CutOf::weights};
 }
 
-/// Number of state arrays of the optimizer, including master weights.
-std::int64_t states(const deck::Config& config, const TypedSizes& sizes) {
-  return std::ssize(architecture::state_arrays(config.optimizer)) + (sizes.narrow() ? 1 : 0);
-}
-
 /// Calls `use(count, elements, of_weights)` for each part of a run of buckets that server `server`
 /// holds, or for the parts of all servers if `server` is −1. `of_weights`: whether the run has
 /// weights.
@@ -141,7 +136,9 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
   std::vector<MemoryRow> rows{
       {"weights", weights * r.sizes.element},
       {"gradients", gradients * r.sizes.accumulate},
-      {"optimizer state", states(config, r.sizes) * aligned(state * r.sizes.accumulate)},
+      {"optimizer state",
+       architecture::state_counts(config.optimizer).all * aligned(state * r.sizes.moment) +
+           (r.sizes.narrow() ? aligned(state * r.sizes.accumulate) : 0)},
       {"received gradients", architecture::received_gradients(r.parallel) * aligned(received)}};
   if (const Bytes workspace = machine.product_workspace(); workspace > 0)
     rows.push_back({"kernel workspace", workspace});
@@ -151,20 +148,19 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
 Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                          const architecture::Shard& shard, const Machine& machine) {
   const Ranges r(config, architecture, shard, machine);
-  const std::int64_t page = architecture::saved_alignment / r.sizes.accumulate;
-  const std::int64_t arrays = states(config, r.sizes) + (r.sizes.narrow() ? 0 : 1);
-  std::vector<std::int64_t> sums;
-  std::vector<std::int64_t> frozen;
-  if (r.divided()) {
-    sums = architecture::owned_sums(r.cut, page, true);
-    frozen = architecture::owned_sums(weight_cut(r), page, true, true);
-  } else {
-    sums = architecture::saved_sums(architecture, shard, r.arrays, 1, page);
-    frozen = architecture::saved_sums(architecture, shard, r.arrays, 1, page, true);
-  }
+  const auto sums_of = [&](Bytes element, bool frozen) {
+    const std::int64_t page = architecture::saved_alignment / element;
+    if (r.divided())
+      return architecture::owned_sums(frozen ? weight_cut(r) : r.cut, page, true, frozen);
+    return architecture::saved_sums(architecture, shard, r.arrays, 1, page, frozen);
+  };
+  const std::int64_t arrays = architecture::state_counts(config.optimizer).all;
+  const auto weights = sums_of(r.sizes.accumulate, false), moments = sums_of(r.sizes.moment, false);
+  const auto frozen = sums_of(r.sizes.accumulate, true);
   Bytes most = 0;
-  for (std::size_t i = 0; i < sums.size(); ++i)
-    most = std::max(most, (arrays * sums[i] + frozen[i]) * r.sizes.accumulate);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    most = std::max(
+        most, (weights[i] + frozen[i]) * r.sizes.accumulate + arrays * moments[i] * r.sizes.moment);
   return most;
 }
 
@@ -204,7 +200,7 @@ std::vector<TrafficRow> server_messages(const deck::Config& config,
       rows.push_back({axis, what, updates * operations, updates * bytes});
   };
   replicated_sums(config, r, add);
-  const std::int64_t norms = architecture::trust_norms(config.optimizer);
+  const std::int64_t norms = config.optimizer.rule().norms(config.optimizer);
   const std::int64_t servers = r.parallel.servers, blocks = norm_blocks(r);
   add("servers", "gradient norm: all-reduce", servers, 1, blocks * 8);
   if (norms > 0) add("servers", "trust ratios: all-reduce", servers, 1, norms * blocks * 8);

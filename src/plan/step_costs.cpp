@@ -19,13 +19,30 @@ namespace {
 using architecture::Architecture;
 using architecture::Collective;
 
-/// Bytes that the update of a parameter moves, including the norm of its gradient.
+/// Bytes that the update of a parameter moves, including the norm of its gradient. A rule with
+/// matrices updates most parameters as matrices.
 double update_bytes(const deck::Config& config, const TypedSizes& sizes, const Machine& machine) {
   if (machine.software.optimizer_bytes > 0) return machine.software.optimizer_bytes;
-  const auto states =
-      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
-  return static_cast<double>(2 * (states + 1) * sizes.accumulate + 2 * sizes.accumulate +
-                             (sizes.narrow() ? sizes.element : 0));
+  const rules::Description& rule = config.optimizer.rule();
+  Bytes bytes = sizes.accumulate + (sizes.narrow() ? sizes.element : 0);
+  for (const rules::Pass& pass : rule.passes(config.optimizer)) {
+    if (pass.of == rules::Arrays::others) continue;
+    switch (pass.kind) {
+      case rules::PassKind::elements:  // target and state are read and written, the input is read
+        bytes += 3 * sizes.accumulate + 2 * pass.states * sizes.moment;
+        break;
+      case rules::PassKind::norms:
+        bytes += pass.norms * sizes.accumulate;
+        break;
+      case rules::PassKind::means:  // sums of rows and of columns read the gradient
+      case rules::PassKind::factored:
+        bytes += 2 * sizes.accumulate;
+        break;
+      case rules::PassKind::whole_matrices:  // add_muon()
+        break;
+    }
+  }
+  return static_cast<double>(bytes);
 }
 
 /// Mean number of an array's elements on a rank.
@@ -353,7 +370,8 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Bl
               turns, network, machine);
   for (Seconds& sum : costs.reductions) sum *= 1 - software.gradient_overlap;
   if (software.sums_each_pass) add_sums(costs, static_cast<double>(config.micro_batches()));
-  if (config.optimizer.kind == OptimizerKind::muon) add_muon(costs, config, a, machine, turns);
+  if (config.optimizer.rule().has(rules::PassKind::whole_matrices, config.optimizer))
+    add_muon(costs, config, a, machine, turns);
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
       !architecture::is_frozen(a.model, "embedding.token") &&
       map.rank_of(0) != map.rank_of(map.last_stage()))

@@ -7,8 +7,8 @@
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/frozen.hpp>
+#include <trireme/architecture/matrix_axes.hpp>
 #include <trireme/architecture/objective.hpp>
-#include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/memory.hpp>
@@ -34,7 +34,7 @@ class Counter {
       : config_(config),
         machine_(machine),
         parallel_(config.parallel),
-        trust_norms_(architecture::trust_norms(config.optimizer)),
+        trust_norms_(config.optimizer.rule().norms(config.optimizer)),
         maxima_(config.precision.products == Products::fp8
                     ? 4 * architecture::fp8_tensors(architecture)
                     : 0),
@@ -198,7 +198,15 @@ class Counter {
     if (shard_.has_head() || objective_.loss_sums() > objective_.head_losses())
       losses(data, replicas);
     noise(data, replicas);
-    if (config_.optimizer.kind == OptimizerKind::muon) muon(shards, static_cast<int>(group));
+    if (config_.optimizer.rule().has(rules::PassKind::whole_matrices, config_.optimizer))
+      muon(shards, static_cast<int>(group));
+    if (const Bytes of_factors =
+            architecture::factors(architecture_, arrays_, config_.optimizer).sum_bytes();
+        of_factors > 0) {
+      constexpr auto what = "sums of rows and columns: all-reduce";
+      tensor(what, 1, of_factors);
+      if (shared) add(shards, what, group, 1, of_factors);
+    }
     if (!shared) return;
     add(shards, "weights: all-gather", group, weights.number, weights.elements * sizes_.element);
     add(experts_shards, "weights: all-gather", group / apart, expert_weights.number,

@@ -36,9 +36,11 @@ void StateAudit<P>::for_common(const Each& each) {
   for (const auto& entry : parts_.parameters.entries()) each(entry.weight.name, entry.weight.data);
   each("the optimizer's progress", parts_.optimizer->status());
   if (parts_.fp8) each("maxima of fp8 tensors", parts_.fp8->history().data);
+  for (const auto& array : parts_.optimizer->factor_state()) each(array.name, array.data);
   if (parts_.weight_gather) return;  // each replica has its own part of the optimizer's arrays
   for (const auto& block : parts_.optimizer->state()) {
     for (const auto& array : block.arrays) each(array.name, array.data);
+    for (const auto& array : block.narrow_arrays) each(array.name, array.data);
     if constexpr (optim::Optimizer<P>::has_masters)
       each("master weights of " + block.updated.name, block.updated.data);
   }
@@ -53,6 +55,7 @@ auto StateAudit<P>::state(std::int64_t step) -> State {
   if (!parts_.weight_gather) return now;
   for (const auto& block : parts_.optimizer->state()) {
     for (const auto& array : block.arrays) list_.add(array.name, array.data);
+    for (const auto& array : block.narrow_arrays) list_.add(array.name, array.data);
     if constexpr (optim::Optimizer<P>::has_masters)
       list_.add("master weights of " + block.updated.name, block.updated.data);
   }

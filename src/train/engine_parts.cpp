@@ -180,12 +180,13 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.rank_arrays();
   const architecture::Placement& placement = parameters.placement();
-  const OptimizerKind kind = config.optimizer.kind;
+  const rules::Matrices matrices = config.optimizer.rule().matrices;
   architecture::StatePlacement none;  // for a worker, whose state is on servers
   none.whole = false;
-  auto state = served   ? none
-               : shared ? architecture::owned_state(arrays, placement, buckets, shards.rank(), kind)
-                        : architecture::whole_state(arrays, placement, kind);
+  auto state = served ? none
+               : shared
+                   ? architecture::owned_state(arrays, placement, buckets, shards.rank(), matrices)
+                   : architecture::whole_state(arrays, placement, matrices);
   const std::int64_t capacity = shared ? architecture::most_state_elements(cut) : state.elements;
   const auto scratch =
       plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
@@ -196,15 +197,15 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
   embedding.reserve_scratch(scratch.embedding);
   pipeline.reserve_scratch(scratch.pipeline);
   using Optimizer = optim::Optimizer<P>;
-  std::optional<typename Optimizer::MuonParts> muon;
-  if (kind == OptimizerKind::muon)
-    muon.emplace(typename Optimizer::MuonParts{
-        tensor, shared ? architecture::most_state_elements(cut, false) : state.second});
-  optimizer.emplace(
-      config.optimizer, architecture, parameters, grid.model(), shard_groups, std::move(state),
-      capacity, loss_scaling(config.precision),
-      plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device,
-      muon, experts);
+  typename Optimizer::Options options;
+  options.loss_scaling = loss_scaling(config.precision);
+  if (plan::offloads_optimizer(config.parallel, machine)) options.state_memory = ArenaMemory::host;
+  options.tensor = &tensor;
+  options.other_capacity = shared ? architecture::most_state_elements(cut, matrices) : state.others;
+  options.experts = experts;
+  options.seed = static_cast<std::uint64_t>(config.run.seed);
+  optimizer.emplace(config.optimizer, architecture, parameters, grid.model(), shard_groups,
+                    std::move(state), capacity, options);
   if (config.run.gradient_noise_scale)
     noise.emplace(architecture, parameters, grid.model(), replicas);
   shared_gradients.emplace(grid, config.model, parameters);

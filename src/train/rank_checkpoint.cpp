@@ -35,11 +35,10 @@ std::string name_of_worker(std::int64_t worker, const std::string& array) {
   return worker == 0 ? array : text(state, "worker_", worker, '.', array.substr(state.size()));
 }
 
-/// State array `kind` of a block; without data if the block's array has no such state.
-template <class Block>
-auto array_of(const Block& block, std::size_t kind) {
-  using Tensor = std::remove_cvref_t<decltype(block.updated)>;
-  return kind < block.arrays.size() ? block.arrays[kind] : Tensor();
+/// A state array of a block's list; without data if the block's array has no such state.
+template <class Tensor>
+Tensor array_of(const std::vector<Tensor>& arrays, std::size_t kind) {
+  return kind < arrays.size() ? arrays[kind] : Tensor();
 }
 
 }  // namespace
@@ -109,8 +108,11 @@ std::vector<checkpoint::SliceView> RankCheckpoint<P>::share() {
       add_state([](const auto& block) { return block.updated; });
     else
       add_weights();
-    for (std::size_t kind = 0; kind < state_arrays(); ++kind)
-      add_state([kind](const auto& block) { return array_of(block, kind); });
+    for (std::size_t kind = 0; kind < state_arrays(); ++kind) {
+      add_state([kind](const auto& block) { return array_of(block.arrays, kind); });
+      add_state([kind](const auto& block) { return array_of(block.narrow_arrays, kind); });
+    }
+    share_factors(slices);
   }
   if (parts_.local && parts_.local->first_worker() > 0)
     return slices;  // the rest is equal for all workers
@@ -136,6 +138,14 @@ std::vector<checkpoint::SliceView> RankCheckpoint<P>::share() {
   return slices;
 }
 
+/// Adds the state of rows and columns, which is equal on all tensor ranks and replicas.
+template <class P>
+void RankCheckpoint<P>::share_factors(std::vector<checkpoint::SliceView>& slices) {
+  if (parts_.parameters.shard().tensor_rank > 0 || parts_.replicas.rank() > 0) return;
+  for (const auto& array : parts_.optimizer->factor_state())
+    if (!array.copy) slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
+}
+
 /// Adds the arrays of local training. The shared weights have the names of the model's weights.
 /// Workers' weights are saved unless they are equal to the shared weights.
 template <class P>
@@ -150,8 +160,10 @@ void RankCheckpoint<P>::share_workers(const AddState& add_state) {
     };
     if (!parts_.local->schedule().together(step))
       add_state([&](const auto& block) { return as_worker(block.updated); });
-    for (std::size_t kind = 0; kind < state_arrays(); ++kind)
-      add_state([&](const auto& block) { return as_worker(array_of(block, kind)); });
+    for (std::size_t kind = 0; kind < state_arrays(); ++kind) {
+      add_state([&](const auto& block) { return as_worker(array_of(block.arrays, kind)); });
+      add_state([&](const auto& block) { return as_worker(array_of(block.narrow_arrays, kind)); });
+    }
   }
   const bool first = parts_.local->first_worker() == 0;
   parts_.local->use_means(handle_, step, [&](const auto& means) {
@@ -220,9 +232,10 @@ void RankCheckpoint<P>::load_model(const checkpoint::Reader& reader) {
   const bool begins = fresh || holds_weights_only(reader);
   if (begins)
     parts_.optimizer->zero_state(handle_);
-  else
-    for (const auto& block : state)
-      for (const auto& array : block.arrays) load_array(handle_, reader, array);
+  else {
+    for (const auto& block : state) load_state(handle_, reader, block);
+    for (const auto& array : parts_.optimizer->factor_state()) load_array(handle_, reader, array);
+  }
   parts_.optimizer->set_progress(handle_, progress_after(config_, reader, begins));
   if (begins && !fresh) say(reader.folder(), " holds no optimizer state; it starts at zero");
 }
@@ -342,7 +355,7 @@ void RankCheckpoint<P>::load_worker(const checkpoint::Reader& reader, std::int64
   for (const auto& block : parts_.optimizer->state()) {
     if constexpr (optim::Optimizer<P>::has_masters)
       load_array(handle_, reader, as_worker(block.updated));
-    for (const auto& array : block.arrays) load_array(handle_, reader, as_worker(array));
+    load_state(handle_, reader, block, as_worker);
   }
 }
 

@@ -55,12 +55,14 @@ ServerEngine<P>::ServerEngine(const deck::Config& config,
   const bool divided = group_.size() > 1;
   const auto& arrays = parameters_.rank_arrays();
   const architecture::Placement& placement = parameters_.placement();
-  auto state = divided ? architecture::owned_state(arrays, placement, buckets, group_.rank(),
-                                                   config.optimizer.kind)
-                       : architecture::whole_state(arrays, placement, config.optimizer.kind);
+  auto state = divided ? architecture::owned_state(arrays, placement, buckets, group_.rank())
+                       : architecture::whole_state(arrays, placement);
   const std::int64_t capacity = divided ? architecture::most_state_elements(cut) : state.elements;
+  typename optim::Optimizer<P>::Options options;
+  options.loss_scaling = loss_scaling(config.precision);
+  options.seed = static_cast<std::uint64_t>(config.run.seed);
   optimizer_.emplace(config.optimizer, architecture, parameters_, grid.model(), group_,
-                     std::move(state), capacity, loss_scaling(config.precision));
+                     std::move(state), capacity, options);
   messages_.emplace(config.parallel, grid, std::move(buckets), placement.trained);
   find_parts();
   const std::int64_t elements = architecture::received_elements(cut);
@@ -395,11 +397,12 @@ std::vector<checkpoint::SliceView> ServerEngine<P>::share() {
       else if (!optim::Optimizer<P>::has_masters)
         slices.push_back(slice_of(handle_, entry.weight, part));
     }
-  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
+  const std::size_t kinds = state.empty() ? 0 : state.front().arrays.size();
   for (std::size_t kind = 0; kind < kinds; ++kind)
-    add_state([kind](const auto& block) {
-      return kind < block.arrays.size() ? &block.arrays[kind] : nullptr;
-    });
+    add_state([kind](const auto& block) { return &block.arrays[kind]; });
+  const std::size_t narrow = state.empty() ? 0 : state.front().narrow_arrays.size();
+  for (std::size_t kind = 0; kind < narrow; ++kind)
+    add_state([kind](const auto& block) { return &block.narrow_arrays[kind]; });
   return slices;
 }
 
@@ -422,8 +425,7 @@ void ServerEngine<P>::load(const checkpoint::Reader& reader) {
   if (begins)
     optimizer_->zero_state(handle_);
   else
-    for (const auto& block : state)
-      for (const auto& array : block.arrays) load_array(handle_, reader, array);
+    for (const auto& block : state) load_state(handle_, reader, block);
   optimizer_->set_progress(handle_, progress_after(config_, reader, begins));
 }
 

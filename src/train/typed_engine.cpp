@@ -355,6 +355,8 @@ std::vector<plan::MemoryRow> TypedEngine<P>::memory() const {
     rows.push_back({"reductions", bytes});
   if (parts_.optimizer && parts_.optimizer->muon_bytes() > 0)
     rows.push_back({"orthogonalisation", parts_.optimizer->muon_bytes()});
+  if (parts_.optimizer && parts_.optimizer->means_bytes() > 0)
+    rows.push_back({"sums of rows and columns", parts_.optimizer->means_bytes()});
   if (parts_.local) rows.push_back({"local training", parts_.local->device_bytes()});
   if (audit_) rows.push_back({"audits", audit_->bytes()});
   if (parts_.optimizer && away)

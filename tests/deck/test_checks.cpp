@@ -177,9 +177,29 @@ TEST(Checks, NesterovNeedsSgdWithMomentum) {
   const std::string nesterov = "optimizer.nesterov=true";
   parse_deck(example, "a.toml", {"optimizer.kind=sgd", nesterov});
   expect_contains(mistakes_of(example, {nesterov}),
-                  "[optimizer] nesterov = true (command line) needs [optimizer] kind = \"sgd\"");
+                  "[optimizer] nesterov = true (command line) needs [optimizer] kind = \"sgd\" or "
+                  "\"muon\"");
   expect_contains(mistakes_of(example, {"optimizer.kind=sgd", "optimizer.momentum=0", nesterov}),
                   "[optimizer] momentum = 0.0 (command line)");
+}
+
+TEST(Checks, StateOfRowsNeedsWholeTablesAndOneWorker) {
+  const std::string kind = "optimizer.kind=adafactor";
+  parse_deck(example, "a.toml", {kind});
+  const std::string message =
+      "[optimizer] kind = \"adafactor\" (command line) cannot be combined with ";
+  expect_contains(mistakes_of(example, {kind, "parallel.vocabulary=pipeline"}),
+                  message + "[parallel] vocabulary = \"pipeline\" (command line)");
+  expect_contains(mistakes_of(example, {kind, "local.workers=2"}),
+                  message + "[local] workers = 2 (command line)");
+}
+
+TEST(Checks, MomentsInBf16NeedWiderMasterWeights) {
+  const std::string moments = "optimizer.moments=bf16";
+  for (const char* compute : {"precision.compute=fp32", "precision.compute=bf16"})
+    parse_deck(example, "a.toml", {moments, compute});
+  expect_contains(mistakes_of(example, {moments, "precision.compute=fp64"}),
+                  "[optimizer] moments = \"bf16\" (command line) needs master weights in fp32");
 }
 
 TEST(Checks, SegmentPairsNeedRoomAndThreeIds) {

@@ -300,6 +300,7 @@ TEST(Checks, DividedExpertsExcludeComparisonsOfReplicas) {
                   expert +
                       "[optimizer] kind = \"muon\" (command line), which divides matrices among "
                       "whole replicas; choose kind = \"adamw\", or expert = 1");
+  expect_contains(mistakes("optimizer.kind=adafactor"), "which sums rows and columns over whole");
 }
 
 TEST(Checks, GroupsOfExpertsMustBeEqual) {

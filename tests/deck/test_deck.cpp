@@ -215,6 +215,8 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
                            ? o.decay_steps - o.warmup_steps
                            : 0;
     o.nesterov = o.nesterov && o.kind == OptimizerKind::sgd;
+    if (deck.config.precision.compute == DType::fp64) o.moments = Moments::full;
+    if (o.kind == OptimizerKind::adafactor) p.vocabulary = VocabularyPlacement::stage;
     deck.config.run.gradient_noise_scale = false;  // suits few of the batches above
     p.workers = 1;                                 // likewise
     PrecisionConfig& precision = deck.config.precision;

@@ -25,6 +25,7 @@ TEST(Enums, WordsReadBackToTheirValues) {
   testing::expect_words_read_back<TransportKind>();
   testing::expect_words_read_back<OptimizerKind>();
   testing::expect_words_read_back<MuonScale>();
+  testing::expect_words_read_back<Moments>();
   testing::expect_words_read_back<LearningRateSchedule>();
   testing::expect_words_read_back<RateScaling>();
   testing::expect_words_read_back<OuterOptimizer>();

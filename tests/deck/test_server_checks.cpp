@@ -25,6 +25,7 @@ TEST(ServerChecks, ServersExcludeOtherDivisionsOfTheState) {
         {"parallel.offload=both", "offload = \"none\" or \"activations\""},
         {"model.shared_layers=1", "shared_layers = 0"},
         {"optimizer.kind=muon", "kind = \"adamw\""},
+        {"optimizer.kind=adafactor", "kind = \"adamw\""},
         {"run.audit_every=5", "audit_every = 0"},
         {"run.timeline=true", "timeline = false"},
         {"run.gradient_noise_scale=true", "gradient_noise_scale = false"},

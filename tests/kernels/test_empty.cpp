@@ -13,7 +13,7 @@
 #include <trireme/kernels/outer_step.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rotary.hpp>
-#include <trireme/kernels/update.hpp>
+#include <trireme/kernels/update_rules.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <kernels/cases.hpp>
@@ -182,22 +182,24 @@ TYPED_TEST(Empty, CrossEntropyAcceptsNoRows) {
 TYPED_TEST(Empty, UpdatesAcceptNoElements) {
   using T = TypeParam;
   const Handle handle;
-  const DeviceArray<double> one(1), sum = kept<double>();
+  const DeviceArray<double> sum = kept<double>();
   const DeviceArray<std::int64_t> count(1);
   const DeviceArray<double> control(control_size);
-  adamw_update<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
-                  control.flat());
   outer_difference<T, T>(handle, nothing<T>(), nothing<T>(), nothing<T>());
   mean_of_workers<T>(handle, nothing<T>(), nothing<T>(3, 0));
   outer_update<T, T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), {0.7, 0.9, true});
   mix_with_outer<T>(handle, nothing<T>(), nothing<T>(), 0.5);
   swap_contents<T>(handle, nothing<T>(), nothing<T>());
-  for (const Sgd& sgd : {Sgd{0.1, 0.0, false, 0.0}, Sgd{0.1, 0.9, false, 0.0}, Sgd{0.1, 0.9, true}})
-    sgd_update<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), sgd, control.flat());
-  lamb_direction<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
-                    control.flat());
-  trust_ratios(handle, nothing<double>(), nothing<double>(), nothing<double>(), 2);
-  lamb_update<T>(handle, nothing<T>(), nothing<T>(), 1.0, one.flat(), control.flat());
+  for (const std::string_view word : names<OptimizerKind>()) {
+    const auto kind = parse<OptimizerKind>(word).value();
+    const UpdateStep step{kind, {}, 0.1, control.flat(), {}, {}};
+    for (const rules::Pass& pass : rules::rule_of(kind).passes({}))
+      if (pass.kind == rules::PassKind::elements)
+        element_pass<T>(handle, pass.number, UpdateArenas<T>{}, step, whole_update(0));
+      else if (pass.kind == rules::PassKind::norms)
+        find_factors(handle, pass.number, nothing<double>(), nothing<double>(), nothing<double>(),
+                     nothing<double>(), 2, step);
+  }
   squared_norm_blocks<T>(handle, nothing<double>(), nothing<T>());
   squared_norm_blocks<T>(handle, nothing<double>(), nothing<T>(), nothing<std::int64_t>(),
                          nothing<std::int64_t>());

@@ -17,7 +17,7 @@
 #include <trireme/kernels/outer_step.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rotary.hpp>
-#include <trireme/kernels/update.hpp>
+#include <trireme/kernels/update_rules.hpp>
 #include <trireme/kernels/weight_norm.hpp>
 #include <trireme/kernels/width_norm.hpp>
 
@@ -261,6 +261,8 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
   const auto one = x.one.flat(), loss = x.loss.flat();
   const auto control = x.control.flat(), status = x.status.flat();
   const auto count = x.count.flat(), zero = x.zero.flat();
+  const UpdateStep update{OptimizerKind::adamw, {}, 0.1, control, {}, {}};
+  const UpdateStep of_lamb{OptimizerKind::lamb, {}, 0.1, control, {}, {}};
   return {
       {"accumulate", [=](const Handle& e) { accumulate<T>(e, a, b); }},
       {"scale", [=](const Handle& e) { scale<T>(e, a, 2.0); }},
@@ -283,14 +285,14 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
          plan_update(e, control, status, loss, {1, 1.0, 0.9, 0.95, 10, {}});
        }},
       {"mark_non_finite", [=](const Handle& e) { mark_non_finite<T>(e, a, one); }},
-      {"adamw_update", [=](const Handle& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, control); }},
-      {"sgd_update", [=](const Handle& e) { sgd_update<T>(e, a, m, b, Sgd{}, control); }},
+      {"element_pass",
+       [=](const Handle& e) {
+         element_pass<T>(e, 0, {a, b, {{{m, {}}, {v, {}}}}}, update, whole_update(4));
+       }},
       {"balance_update",
        [=](const Handle& e) { balance_update<T>(e, a, b, 0.1, control, whole_update(4)); }},
-      {"lamb_direction",
-       [=](const Handle& e) { lamb_direction<T>(e, a, m, v, b, AdamW{}, control); }},
-      {"trust_ratios", [=](const Handle& e) { trust_ratios(e, one, one, one, 1); }},
-      {"lamb_update", [=](const Handle& e) { lamb_update<T>(e, a, b, 1.0, one, control); }},
+      {"find_factors",
+       [=](const Handle& e) { find_factors(e, 1, one, one, one, one, 1, of_lamb); }},
       {"squared_norm_blocks", [=](const Handle& e) { squared_norm_blocks<T>(e, one, a); }},
       {"squared_norm_blocks of many",
        [=](const Handle& e) { squared_norm_blocks<T>(e, one, a, zero, zero); }},

@@ -3,6 +3,7 @@
 #include <trireme/kernels/update.hpp>
 
 #include <kernels/cases.hpp>
+#include <kernels/rule_passes.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
 
@@ -38,13 +39,15 @@ TYPED_TEST(Update, AdamWMatchesTheFormula) {
     const DeviceArray<T> d_v(n);
     const double clip = 0.7;
     for (int step = 1; step <= 3; ++step) {
-      const AdamW adamw{1e-2, 0.9, 0.95, 1e-8, 0.1};
-      const DeviceArray<double> control(std::vector<double>{
-          1, clip, 1 - std::pow(adamw.beta1, step), 1 - std::pow(adamw.beta2, step)});
+      constexpr double rate = 1e-2;
+      const rules::Settings adamw = testing::adam_settings();
+      const DeviceArray<double> control(
+          std::vector<double>{1, clip, 1 - std::pow(adamw.beta1, step),
+                              1 - std::pow(adamw.beta2, step), 1.0 * step, 1});
       const auto gradient = random_numbers<T>(n, static_cast<unsigned>(1 + step));
       const DeviceArray<T> d_gradient(gradient);
-      adamw_update<T>(Exec{}, d_w.flat(), d_m.flat(), d_v.flat(), d_gradient.flat(), adamw,
-                      control.flat());
+      testing::run_pass<T>("adamw_update", {d_w.flat(), d_gradient.flat(), d_m.flat(), d_v.flat()},
+                           adamw, rate, control.flat());
       for (std::size_t i = 0; i < w.size(); ++i) {
         const double g = clip * gradient[i];
         m[i] = adamw.beta1 * m[i] + (1 - adamw.beta1) * g;
@@ -54,11 +57,9 @@ TYPED_TEST(Update, AdamWMatchesTheFormula) {
         const double m_hat_size = m_size[i] / (1 - std::pow(adamw.beta1, step));
         const double denominator =
             std::sqrt(v[i] / (1 - std::pow(adamw.beta2, step))) + adamw.epsilon;
-        w[i] = w[i] * (1 - adamw.learning_rate * adamw.weight_decay) -
-               adamw.learning_rate * m_hat / denominator;
-        w_bound[i] +=
-            TestFixture::eps *
-            (2 * std::abs(w[i]) + 8 * (step + 1) * adamw.learning_rate * m_hat_size / denominator);
+        w[i] = w[i] * (1 - rate * adamw.weight_decay) - rate * m_hat / denominator;
+        w_bound[i] += TestFixture::eps *
+                      (2 * std::abs(w[i]) + 8 * (step + 1) * rate * m_hat_size / denominator);
       }
       expect_close(d_m.values(), m,
                    [&](std::size_t i) { return 4 * step * TestFixture::eps * m_size[i]; });
@@ -75,10 +76,12 @@ TEST(AdamWUpdate, FirstStepIsTheSignOfTheGradient) {
   const DeviceArray<double> w(std::vector<double>{1.0, 1.0, 1.0});
   const DeviceArray<double> m(3);
   const DeviceArray<double> v(3);
-  const DeviceArray<double> control(std::vector<double>{1.0, 1.0, 1 - 0.9, 1 - 0.999});
+  const DeviceArray<double> control(std::vector<double>{1.0, 1.0, 1 - 0.9, 1 - 0.999, 1, 1});
   const DeviceArray<double> gradient(std::vector<double>{1e-3, -5.0, 0.0});
-  adamw_update<double>(Exec{}, w.flat(), m.flat(), v.flat(), gradient.flat(),
-                       {0.1, 0.9, 0.999, 1e-12, 0.0}, control.flat());
+  rules::Settings settings = testing::adam_settings(1e-12, 0);
+  settings.beta2 = 0.999;
+  testing::run_pass<double>("adamw_update", {w.flat(), gradient.flat(), m.flat(), v.flat()},
+                            settings, 0.1, control.flat());
   const auto updated = w.values();
   EXPECT_NEAR(updated[0], 0.9, 1e-9);  // epsilon is 1e-9 of the gradient
   EXPECT_NEAR(updated[1], 1.1, 1e-12);

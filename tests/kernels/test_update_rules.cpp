@@ -1,6 +1,7 @@
 #include <trireme/kernels/update.hpp>
 
 #include <kernels/cases.hpp>
+#include <kernels/rule_passes.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
 
@@ -8,6 +9,9 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace trireme::kernels {
 namespace {
@@ -49,7 +53,7 @@ TEST(PlanUpdate, ClipsOnlyNormsAboveTheMaximum) {
 TEST(PlanUpdate, CountsSkippedStepsApartFromUpdates) {
   Steps run;
   EXPECT_EQ(run.step(1, {1, 2, 3}),
-            (std::vector<double>{1, 1 / (std::sqrt(6.0) + 1e-6), 1 - 0.9, 1 - 0.95}));
+            (std::vector<double>{1, 1 / (std::sqrt(6.0) + 1e-6), 1 - 0.9, 1 - 0.95, 1, 0.5}));
   EXPECT_EQ(run.step(2, {1, infinity_, nan_})[control_proceed], 0);
   const auto after_one = run.status.values();
   EXPECT_EQ(after_one[status_skipped], 1);
@@ -61,7 +65,8 @@ TEST(PlanUpdate, CountsSkippedStepsApartFromUpdates) {
   EXPECT_EQ(run.status.values()[status_skipped_sum], 0);
   const auto control = run.step(4, {1, 2, 3});
   EXPECT_EQ(control[control_proceed], 1);
-  EXPECT_DOUBLE_EQ(control[control_first_correction], 1 - 0.9 * 0.9) << "the second update";
+  EXPECT_EQ(control[control_update], 2);
+  EXPECT_DOUBLE_EQ(control[control_first_correction], 1 - 0.9 * 0.9);
   EXPECT_DOUBLE_EQ(control[control_second_correction], 1 - 0.95 * 0.95);
   EXPECT_EQ(run.status.values(), (std::vector<double>{std::sqrt(6.0), 2, 0, 3, 0, 1, 0}));
 }
@@ -147,20 +152,18 @@ TYPED_TEST(Rules, SkippedStepChangesNothing) {
   const auto w = random_numbers<T>(n, 1), b = random_numbers<T>(n, 2), v = random_numbers<T>(n, 3);
   const DeviceArray<T> d_w(w), d_b(b), d_v(v);
   const DeviceArray<T> gradient(std::vector<T>(n, std::numeric_limits<T>::quiet_NaN()));
-  const DeviceArray<double> control(std::vector<double>{0, nan_, 0.1, 0.1});
-  const DeviceArray<double> one(std::vector<double>{1});
-  const Exec exec;
-  adamw_update<T>(exec, d_w.flat(), d_b.flat(), d_v.flat(), gradient.flat(),
-                  {0.1, 0.9, 0.95, 1e-8, 0.1}, control.flat());
-  for (const double momentum : {0.0, 0.9})
-    sgd_update<T>(exec, d_w.flat(), d_b.flat(), gradient.flat(), {0.1, momentum, momentum > 0, 0.1},
-                  control.flat());
-  for (const double momentum : {0.0, 0.9})
-    lars_update<T>(exec, d_w.flat(), d_b.flat(), gradient.flat(), {0.1, momentum, 0.1, 0.001},
-                   one.flat(), control.flat());
-  lamb_direction<T>(exec, gradient.flat(), d_b.flat(), d_v.flat(), d_w.flat(),
-                    {0.1, 0.9, 0.95, 1e-8, 0.1}, control.flat());
-  lamb_update<T>(exec, d_w.flat(), gradient.flat(), 0.1, one.flat(), control.flat());
+  const DeviceArray<double> control(std::vector<double>{0, nan_, 0.1, 0.1, 1, 1});
+  for (const std::string_view word : names<OptimizerKind>())
+    for (const double momentum : {0.0, 0.9}) {
+      rules::Settings settings = testing::adam_settings();
+      settings.momentum = momentum;
+      const auto kind = parse<OptimizerKind>(word).value();
+      for (const rules::Pass& pass : rules::rule_of(kind).passes(settings))
+        if (pass.kind == rules::PassKind::elements)
+          testing::run_pass<T>(std::string(pass.label).substr(std::string("kernels/").size()),
+                               {d_w.flat(), gradient.flat(), d_b.flat(), d_v.flat()}, settings, 0.1,
+                               control.flat());
+    }
   EXPECT_EQ(d_w.values(), DeviceArray<T>(w).values());
   EXPECT_EQ(d_b.values(), DeviceArray<T>(b).values());
   EXPECT_EQ(d_v.values(), DeviceArray<T>(v).values());
@@ -170,22 +173,27 @@ TYPED_TEST(Rules, SkippedStepChangesNothing) {
 /// have at most 4 terms, so that a step rounds each of them by at most 4 eps of 4.
 TYPED_TEST(Rules, SgdMatchesTheFormula) {
   using T = TypeParam;
-  for (const Sgd& sgd :
-       {Sgd{0.1, 0.0, false, 0.05}, Sgd{0.1, 0.9, false, 0.05}, Sgd{0.1, 0.9, true, 0.0}})
+  constexpr double rate = 0.1;
+  for (const rules::Settings& sgd :
+       {testing::momentum_settings(0, false, 0.05), testing::momentum_settings(0.9, false, 0.05),
+        testing::momentum_settings(0.9, true, 0)})
     for (const std::int64_t n : {1, 13, 128, 10001}) {
       const auto start = random_numbers<T>(n, 1);
       std::vector<double> w(start.begin(), start.end()), b(w.size());
       const DeviceArray<T> d_w(start), d_b(n);
       const double clip = 0.7;
-      const DeviceArray<double> control(std::vector<double>{1, clip, 1, 1});
+      const DeviceArray<double> control(std::vector<double>{1, clip, 1, 1, 1, 1});
       for (int step = 1; step <= 3; ++step) {
         const auto gradient = random_numbers<T>(n, static_cast<unsigned>(1 + step));
-        sgd_update<T>(Exec{}, d_w.flat(), sgd.momentum == 0 ? View1<T>() : d_b.flat(),
-                      DeviceArray<T>(gradient).flat(), sgd, control.flat());
+        const DeviceArray<T> d_gradient(gradient);
+        testing::run_pass<T>(
+            "sgd_update",
+            {d_w.flat(), d_gradient.flat(), sgd.momentum == 0 ? View1<T>() : d_b.flat()}, sgd, rate,
+            control.flat());
         for (std::size_t i = 0; i < w.size(); ++i) {
           const double g = clip * gradient[i] + sgd.weight_decay * w[i];
           b[i] = sgd.momentum * b[i] + g;
-          w[i] -= sgd.learning_rate * (sgd.nesterov ? g + sgd.momentum * b[i] : b[i]);
+          w[i] -= rate * (sgd.nesterov ? g + sgd.momentum * b[i] : b[i]);
         }
         const double bound = step * 16 * TestFixture::eps;
         expect_close(d_w.values(), w, [&](std::size_t i) { return bound * (1 + std::abs(w[i])); });
@@ -196,45 +204,58 @@ TYPED_TEST(Rules, SgdMatchesTheFormula) {
     }
 }
 
+/// The factors of a rule's arrays from sums of squares.
+void factors_of(OptimizerKind kind, const rules::Settings& settings,
+                const DeviceArray<double>& factors, const std::vector<double>& weight_sums,
+                const std::vector<double>& other_sums, std::int64_t parts,
+                const DeviceArray<double>& control) {
+  const std::vector<double> elements(weight_sums.size() / static_cast<std::size_t>(parts), 10.0);
+  for (const rules::Pass& pass : rules::rule_of(kind).passes(settings))
+    if (pass.kind == rules::PassKind::norms)
+      find_factors(Exec{}, pass.number, factors.flat(), DeviceArray<double>(weight_sums).flat(),
+                   DeviceArray<double>(other_sums).flat(), DeviceArray<double>(elements).flat(),
+                   parts, {kind, settings, 0.1, control.flat(), {}, {}});
+}
+
 /// A step of LAMB by hand: m = (1 − β1) g, v = (1 − β2) g², so that without epsilon the direction
 /// is sign(g) + decay w, scaled to the weight's norm.
 TYPED_TEST(Rules, FirstLambStepFollowsTheSignOfTheGradient) {
   using T = TypeParam;
   const DeviceArray<T> w(std::vector<T>{3, 4}), m(2), v(2), g(std::vector<T>{T(0.25), -8});
-  const AdamW lamb{0.1, 0.9, 0.95, 1e-30, 0.5};
-  const DeviceArray<double> control(std::vector<double>{1, 1, 1 - 0.9, 1 - 0.95});
-  const Exec exec;
-  lamb_direction<T>(exec, g.flat(), m.flat(), v.flat(), w.flat(), lamb, control.flat());
+  const DeviceArray<double> control(std::vector<double>{1, 1, 1 - 0.9, 1 - 0.95, 1, 1});
+  const rules::Settings lamb = testing::adam_settings(1e-30, 0.5);
+  testing::run_pass<T>("lamb_direction", {w.flat(), g.flat(), m.flat(), v.flat()}, lamb, 0.1,
+                       control.flat());
   const auto direction = g.values();
   EXPECT_NEAR(direction[0], 1 + 0.5 * 3, 16 * TestFixture::eps);
   EXPECT_NEAR(direction[1], -1 + 0.5 * 4, 16 * TestFixture::eps);
   const DeviceArray<double> ratio(1);
-  trust_ratios(exec, ratio.flat(), DeviceArray<double>(std::vector<double>{9, 16}).flat(),
-               DeviceArray<double>(std::vector<double>{6.25, 1}).flat(), 2);
+  factors_of(OptimizerKind::lamb, lamb, ratio, {9, 16}, {6.25, 1}, 2, control);
   EXPECT_DOUBLE_EQ(ratio.values()[0], 5 / std::sqrt(7.25));
-  lamb_update<T>(exec, w.flat(), g.flat(), 0.1, ratio.flat(), control.flat());
+  testing::run_pass<T>("lamb_update", {w.flat(), g.flat(), {}, {}, ratio.flat()}, lamb, 0.1,
+                       control.flat());
   EXPECT_NEAR(w.values()[0], 3 - 0.1 * 5 / std::sqrt(7.25) * 2.5, 16 * TestFixture::eps);
   EXPECT_NEAR(w.values()[1], 4 - 0.1 * 5 / std::sqrt(7.25), 16 * TestFixture::eps);
 }
 
 /// Arrays [3, 4] in two parts with the gradient [0.6, 0.8], then arrays with a norm of 0.
-TEST(TrustRatios, LarsUsesTheClippedGradientAndTheDecay) {
-  const DeviceArray<double> ratios(3, 7.0), control(std::vector<double>{1, 0.5, 1, 1});
-  lars_ratios(Exec{}, ratios.flat(),
-              DeviceArray<double>(std::vector<double>{9, 16, 0, 0, 4, 0}).flat(),
-              DeviceArray<double>(std::vector<double>{0.36, 0.64, 1, 1, 0, 0}).flat(), 2,
-              {1, 0.9, 0.1, 0.02}, control.flat());
-  const auto found = ratios.values();
+TEST(LarsFactors, UseTheClippedGradientAndTheDecay) {
+  const DeviceArray<double> factors(3, 7.0), control(std::vector<double>{1, 0.5, 1, 1, 1, 1});
+  rules::Settings lars = testing::momentum_settings(0.9, false, 0.1);
+  lars.trust_coefficient = 0.02;
+  factors_of(OptimizerKind::lars, lars, factors, {9, 16, 0, 0, 4, 0}, {0.36, 0.64, 1, 1, 0, 0}, 2,
+             control);
+  const auto found = factors.values();
   EXPECT_DOUBLE_EQ(found[0], 0.02 * 5 / (0.5 * 1 + 0.1 * 5));
   EXPECT_EQ(found[1], 1);
   EXPECT_EQ(found[2], 1);
 }
 
-TEST(TrustRatios, AreOneIfANormIsZero) {
-  const DeviceArray<double> ratios(4, 7.0);
-  trust_ratios(Exec{}, ratios.flat(), DeviceArray<double>(std::vector<double>{0, 4, 0, 36}).flat(),
-               DeviceArray<double>(std::vector<double>{1, 0, 0, 4}).flat(), 1);
-  EXPECT_EQ(ratios.values(), (std::vector<double>{1, 1, 1, 3}));
+TEST(LambFactors, AreOneIfANormIsZero) {
+  const DeviceArray<double> factors(4, 7.0), control(std::vector<double>{1, 1, 1, 1, 1, 1});
+  factors_of(OptimizerKind::lamb, testing::adam_settings(), factors, {0, 4, 0, 36}, {1, 0, 0, 4}, 1,
+             control);
+  EXPECT_EQ(factors.values(), (std::vector<double>{1, 1, 1, 3}));
 }
 
 }  // namespace

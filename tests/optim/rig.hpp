@@ -7,7 +7,6 @@
 
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +26,9 @@ inline deck::OptimizerConfig golden_optimizer() {
   o.momentum = 0.9;
   o.clip_norm = 0.8;
   o.maximum_skips = 10;
+  o.decay_exponent = 0.8;
+  o.update_threshold = 1;
+  o.minimum_scale = 1e-3;
   return o;
 }
 
@@ -43,18 +45,21 @@ struct Rig {
         parameters(architecture, architecture::whole_model(architecture), true),
         self(grid::Communicator::self()),
         optimizer(config, architecture, parameters, *self, *self, state_of(config),
-                  state_of(config).elements, {}, ArenaMemory::device, muon_of(config)),
+                  state_of(config).elements, options_of(config)),
         stage(architecture, parameters, {micro_batch, 1, true, split_backward}) {
     set_golden_weights(parameters);
     optimizer.zero_state(handle);
   }
 
   architecture::StatePlacement state_of(const deck::OptimizerConfig& config) const {
-    return architecture::whole_state(parameters.rank_arrays(), parameters.placement(), config.kind);
+    return architecture::whole_state(parameters.rank_arrays(), parameters.placement(),
+                                     config.rule().matrices);
   }
-  std::optional<optim::Optimizer<P>::MuonParts> muon_of(const deck::OptimizerConfig& config) const {
-    if (config.kind != OptimizerKind::muon) return {};
-    return optim::Optimizer<P>::MuonParts{*self, state_of(config).second};
+  optim::Optimizer<P>::Options options_of(const deck::OptimizerConfig& config) const {
+    optim::Optimizer<P>::Options options;
+    options.tensor = self.get();
+    options.other_capacity = state_of(config).others;
+    return options;
   }
 
   /// Computes loss and gradients of the batch of `step`, one micro-batch at a time.

@@ -167,9 +167,9 @@ TEST(Muon, MatricesHaveNoSecondMoment) {
   std::size_t matrices = 0;
   for (const auto& block : rig.optimizer.state()) {
     const auto& local = rig.parameters.entries()[block.local].local;
-    EXPECT_EQ(block.arrays.size(), local.hidden_matrix ? 1u : 2u);
+    EXPECT_EQ(block.arrays.size(), local.matrix == rules::Matrices::hidden ? 1u : 2u);
     EXPECT_TRUE(block.arrays.front().name.starts_with("optimizer.momentum."));
-    matrices += local.hidden_matrix ? 1 : 0;
+    matrices += local.matrix == rules::Matrices::hidden ? 1 : 0;
   }
   EXPECT_GT(matrices, 0u);
   Rig adamw(golden_batch, false);

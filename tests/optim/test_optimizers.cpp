@@ -168,6 +168,78 @@ TEST(Lars, FiveStepsMatchThePapersAlgorithm) {
   }
 }
 
+TEST(Adafactor, StepsMatchPyTorch) {
+  for (const auto& [form, times, decay] :
+       {std::tuple{"given", 1.0, 0.1}, {"relative", 25.0, 0.0}}) {
+    SCOPED_TRACE(form);
+    auto config = golden_optimizer();
+    config.kind = OptimizerKind::adafactor;
+    config.learning_rate *= times;
+    config.minimum_learning_rate *= times;
+    config.weight_decay = decay;
+    Rig rig(2, false, config);
+    const auto losses = golden_losses(golden_file(text("adafactor_fp64/", form, ".txt")));
+    ASSERT_EQ(losses.size(), times > 1 ? 8u : 20u);
+    for (std::int64_t step = 1; step <= std::ssize(losses); ++step) {
+      const auto [loss, norm] = losses[static_cast<std::size_t>(step - 1)];
+      EXPECT_NEAR(rig.pass(step), loss, 1e-9 * loss) << "step " << step;
+      EXPECT_NEAR(rig.update(step, learning_rate(config, step)), norm, 1e-9 * norm)
+          << "step " << step;
+    }
+  }
+}
+
+/// Matrices have one number of each row and of each column, and no state of their own shape.
+TEST(Adafactor, HasStateOfRowsAndColumns) {
+  auto config = golden_optimizer();
+  config.kind = OptimizerKind::adafactor;
+  const Rig rig(1, false, config), adamw(1, false);
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const auto& array : rig.optimizer.factor_state()) shapes[array.name] = array.shape;
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(shapes["optimizer.row_mean.layers.0.attention.query"], (Shape{3, 8}));
+  EXPECT_EQ(shapes["optimizer.column_mean.layers.0.attention.query"], (Shape{24}));
+  EXPECT_EQ(shapes["optimizer.row_mean.layers.0.attention.key_value"], (Shape{2, 3, 8}));
+  EXPECT_EQ(shapes["optimizer.column_mean.layers.0.attention.key_value"], (Shape{2, 24}));
+  EXPECT_EQ(shapes["optimizer.row_mean.layers.0.attention.output"], (Shape{24}));
+  EXPECT_EQ(shapes["optimizer.column_mean.layers.0.attention.output"], (Shape{3, 8}));
+  EXPECT_EQ(shapes["optimizer.row_mean.embedding.token"], (Shape{61}));
+  EXPECT_EQ(shapes["optimizer.column_mean.embedding.token"], (Shape{24}));
+  for (const auto& block : rig.optimizer.state()) {
+    const auto& local = rig.parameters.entries()[block.local].local;
+    EXPECT_EQ(block.arrays.size(), local.matrix == rules::Matrices::none ? 1u : 0u);
+  }
+  EXPECT_LT(static_cast<double>(rig.optimizer.state_bytes()),
+            0.15 * static_cast<double>(adamw.optimizer.state_bytes()));
+}
+
+/// Lion as algorithm 2 of Chen et al. 2023, in double precision.
+TEST(Lion, FiveStepsMatchThePapersAlgorithm) {
+  auto config = golden_optimizer();
+  config.kind = OptimizerKind::lion;
+  Rig rig(2, false, config);
+  std::vector<std::vector<double>> m(rig.parameters.entries().size());
+  for (int step = 1; step <= 5; ++step) {
+    rig.pass(step);
+    const Snapshot before(rig);
+    const double rate = learning_rate(config, step);
+    rig.update(step, rate);
+    for (std::size_t a = 0; a < m.size(); ++a) {
+      const auto& entry = rig.parameters.entries()[a];
+      const auto updated = values_of(entry.weight.data);
+      m[a].resize(updated.size());
+      for (std::size_t i = 0; i < updated.size(); ++i) {
+        const double g = before.clip(config) * before.gradients[a][i], w = before.weights[a][i];
+        const double c = config.beta1 * m[a][i] + (1 - config.beta1) * g;
+        const double decay = entry.spec->decay ? config.weight_decay : 0;
+        ASSERT_NEAR(updated[i], w - rate * ((c > 0) - (c < 0) + decay * w), 1e-12)
+            << entry.spec->name << ", step " << step;
+        m[a][i] = config.beta2 * m[a][i] + (1 - config.beta2) * g;
+      }
+    }
+  }
+}
+
 TEST(Optimizer, EachKindHasThePlannedState) {
   const auto names = [](const deck::OptimizerConfig& config) {
     const Rig rig(1, false, config);
@@ -196,6 +268,11 @@ TEST(Optimizer, EachKindHasThePlannedState) {
   auto lars = sgd(0.9, false);
   lars.kind = OptimizerKind::lars;
   EXPECT_EQ(names(lars), Names{"optimizer.momentum.final_norm.bias"});
+  auto other = golden_optimizer();
+  other.kind = OptimizerKind::adafactor;
+  EXPECT_EQ(names(other), Names{"optimizer.second_moment.final_norm.bias"});
+  other.kind = OptimizerKind::lion;
+  EXPECT_EQ(names(other), Names{"optimizer.momentum.final_norm.bias"});
 }
 
 /// The number of launches does not depend on the number of arrays.
@@ -205,8 +282,13 @@ TEST(Optimizer, StepsNeedFewLaunches) {
       {OptimizerKind::sgd, {"sgd_update"}},
       {OptimizerKind::lamb,
        {"lamb_direction", "squared_norm_blocks", "squared_norm_blocks", "segment_sums",
-        "segment_sums", "trust_ratios", "lamb_update"}},
-      {OptimizerKind::lars, {"squared_norm_blocks", "segment_sums", "lars_ratios", "lars_update"}}};
+        "segment_sums", "lamb_ratios", "lamb_update"}},
+      {OptimizerKind::lars, {"squared_norm_blocks", "segment_sums", "lars_ratios", "lars_update"}},
+      {OptimizerKind::adafactor,
+       {"fill", "sum_squares_rows", "sum_squares_columns", "adafactor_means", "adafactor_direction",
+        "adafactor_direction", "squared_norm_blocks", "squared_norm_blocks", "segment_sums",
+        "segment_sums", "adafactor_ratios", "adafactor_update", "adafactor_update"}},
+      {OptimizerKind::lion, {"lion_update"}}};
   for (const auto& [kind, launches] : of_kind) {
     deck::OptimizerConfig config = golden_optimizer();
     config.kind = kind;

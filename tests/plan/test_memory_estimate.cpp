@@ -35,9 +35,10 @@ Bytes allowance(const deck::Config& c, const Machine& machine) {
   const std::int64_t buckets =
       elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
   const Bytes block = norm_block * sizes.accumulate();
-  if (architecture::division_of(c).by_block())
-    return 2 * (sizes.states() + 1) * block + 4 * message;
-  return (c.parallel.divides_state() ? buckets * block * sizes.states() : 0) + 4 * message;
+  const architecture::StateCounts counts = architecture::state_counts(c.optimizer);
+  const std::int64_t states = counts.all + counts.others + (sizes.narrow() ? 1 : 0);
+  if (architecture::division_of(c).by_block()) return 2 * (states + 1) * block + 4 * message;
+  return (c.parallel.divides_state() ? buckets * block * states : 0) + 4 * message;
 }
 
 int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) {
@@ -95,14 +96,16 @@ TEST(MemoryEstimate, MatchesThePlanForNarrowWeightsOnDevices) {
   compare(deck_to_estimate({"precision.compute=fp16", "parallel.offload=both"}), 4, machine);
 }
 
-/// Also within groups of the 8 replicas of a node, and with Muon.
+/// Also within groups of the 8 replicas of a node, and with Muon and Adafactor.
 TEST(MemoryEstimate, MatchesThePlanForDividedGradientsAndWeights) {
   const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
   for (const char* tied : {"model.tied_embeddings=true", "model.tied_embeddings=false"})
     for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
       SCOPED_TRACE(text(tied, " ", shard));
       compare(deck_to_estimate({tied, shard, "parallel.pipeline=1", "batch.micro=1"}), 16, machine);
-      compare(deck_to_estimate({tied, shard, "parallel.data=2", "optimizer.kind=muon"}), 8,
+      for (const char* kind : {"optimizer.kind=muon", "optimizer.kind=adafactor"})
+        compare(deck_to_estimate({tied, shard, "parallel.data=2", kind}), 8, machine);
+      compare(deck_to_estimate({tied, shard, "parallel.data=2", "optimizer.moments=bf16"}), 8,
               machine);
     }
   compare(deck_to_estimate({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);

@@ -62,7 +62,7 @@ ROWS = [
     (r"(SumOccurrences|SumPositions)<", True, True),
     (r"\bcross_entropy_statistics<", True, False),
     (r"\bcross_entropy_gradient<", True, True),
-    (r"\badamw?_update", True, True),
+    (r"ElementBody<.*AdamW::Update<\w+>, \w+, false>", True, True),
 ]
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)

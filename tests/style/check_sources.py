@@ -31,7 +31,7 @@ import deck_commands  # noqa: E402
 
 FLOORS = [
     {"base"},
-    {"layout", "tensor"},
+    {"layout", "rules", "tensor"},
     {"deck", "schedule"},
     {"architecture", "io", "grid", "kernels"},
     {"plan", "data", "checkpoint", "model"},
@@ -40,7 +40,7 @@ FLOORS = [
     {"commands"},
 ]
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
-HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
+HOST_ONLY = {"base", "deck", "layout", "rules", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
              "installation"}
 LINES_LIMIT = 600
 SMALL_HEADER = 30
@@ -66,7 +66,7 @@ BRING = {"string_view": ("string", "sstream", "filesystem"), "string": ("sstream
 OPENING_LIMIT = 100
 
 SPEAK_TO_VENDORS = {
-    "include/trireme/base/function.hpp",
+    "include/trireme/base/function.hpp", "include/trireme/rules/rule.hpp",
     "include/trireme/grid/nccl_library.hpp",
     "include/trireme/kernels/block_launch.hpp",
     "include/trireme/kernels/cuda_block.hpp",

@@ -30,6 +30,7 @@ FOLDERS = {
     "deck": (1, "keys to configuration"),
     "schedule": (2, "instructions per rank"),
     "layout": (3, "process grid, splits"),
+    "rules": (1.5, "update rules, one a file"),
     "tensor": (4.5, "views, arenas, streams"),
     "base": (2.5, "errors, log, types"),
 }

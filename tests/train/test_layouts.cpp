@@ -201,8 +201,9 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForBert) {
     expect_the_same_bits(f);
 }
 
-constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb,
-                                              OptimizerKind::lars, OptimizerKind::muon};
+constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd,       OptimizerKind::lamb,
+                                              OptimizerKind::lars,      OptimizerKind::muon,
+                                              OptimizerKind::adafactor, OptimizerKind::lion};
 
 TEST_F(Layouts, OtherOptimizersMatchOneRank) {
   const int ranks = runtime().ranks();
@@ -211,9 +212,54 @@ TEST_F(Layouts, OtherOptimizersMatchOneRank) {
       for (const int pipeline : {1, 2}) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
-        expect_the_same_answer({tensor, pipeline, data, "1f1b", 1, tensor > 1, pipeline == 2,
-                                Recompute::none, Sharding::optimizer, optimizer});
+        Layout layout{tensor,
+                      pipeline,
+                      data,
+                      "1f1b",
+                      1,
+                      tensor > 1,
+                      pipeline == 2,
+                      Recompute::none,
+                      Sharding::optimizer,
+                      optimizer};
+        // Lion takes the sign of a key bias's gradient, which is zero up to rounding.
+        if (optimizer == OptimizerKind::lion) layout.property = "model.biases=none";
+        expect_the_same_answer(layout);
       }
+}
+
+/// Rows and columns of experts, of shared heads and of matrices that tensor ranks divide by either
+/// side, with every division of the state.
+TEST_F(Layouts, AdafactorMatchesOneRankForEveryDivision) {
+  const auto test = [this](int tensor, int pipeline, int data, Sharding shard, Family family,
+                           int heads, const char* property, bool grouped = false) {
+    if (runtime().ranks() != tensor * pipeline * data) return;
+    Layout layout{tensor,  pipeline,
+                  data,    "1f1b",
+                  1,       tensor > 1,
+                  true,    Recompute::none,
+                  shard,   OptimizerKind::adafactor,
+                  family,  heads,
+                  property};
+    if (grouped) layout.more.emplace_back("parallel.shard_group=2");
+    expect_the_same_answer(layout);
+  };
+  using enum Sharding;
+  for (const auto& [family, heads, property] :
+       {std::tuple{Family::deepseek_v3, 6, latent_and_groups},
+        {Family::mixtral, 2, five_experts},
+        {Family::llama, 2, ""}}) {
+    test(2, 1, 1, none, family, heads, property);
+    test(1, 1, 2, weights, family, heads, property);
+    test(1, 2, 1, none, family, heads, property);
+    test(3, 1, 1, none, family, heads, property);
+    test(1, 2, 2, optimizer, family, heads, property);
+    test(4, 1, 1, none, family, heads, property);
+    test(1, 1, 4, weights, family, heads, property, true);
+    test(3, 2, 1, none, family, heads, property);
+    test(2, 1, 3, gradients, family, heads, property);
+    test(2, 2, 2, gradients, family, heads, property);
+  }
 }
 
 /// Each expert's matrices on one tensor rank, the router's and those of latent attention on all.

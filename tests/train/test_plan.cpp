@@ -269,6 +269,21 @@ class Plan : public ::testing::Test {
     with_muon(1, 2, {"1f1b", 1, true, true});
     with_muon(2, 1, {"zb-h1", 1, true, true, "none", optimizer, "muon", Family::llama, 2, "bf16"});
     with_muon(1, 1, {"1f1b", 1, true, false, "none", weights, "muon", Family::llama, 1, "fp32"});
+    const auto with_adafactor = [&](int tensor, int pipeline, PlanCase c) {
+      c.optimizer = "adafactor";
+      if (ranks % (tensor * pipeline) == 0) with_layout(tensor, pipeline, c, body);
+    };
+    with_adafactor(1, 1, {"1f1b", 1, true, true});
+    with_adafactor(1, 2, {"1f1b", 1, true, true});
+    with_adafactor(2, 1, {"zb-h1", 1, true, true, "none", optimizer, "", Family::llama, 2, "bf16"});
+    with_adafactor(1, 1, {"1f1b", 1, true, false, "none", weights, "", Family::llama, 1, "fp32"});
+    for (const char* kind : {"adamw", "lamb", "muon", "adafactor"})
+      for (const char* compute : {"fp32", "bf16"})
+        for (const Sharding shard : {none, optimizer}) {
+          PlanCase c{"1f1b", 1, true, true, "none", shard, kind, Family::llama, 2, compute};
+          c.property = "model.layers=4 optimizer.moments=bf16";
+          if (ranks != 3 && ranks % 2 == 0) with_layout(2, 1, c, body);
+        }
     if (ranks == 2)
       with_layout(2, 1,
                   {"1f1b", 1, true, true, "none", none, "muon", Family::deepseek_v3, 6, "fp64",

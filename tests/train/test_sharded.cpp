@@ -69,6 +69,8 @@ TEST_F(Sharded, GivesTheSameBitsOnEveryAxis) {
         {1, 2, 1, "zb-v", 2, false, true, none, whole, lars},
         {1, 1, 1, "1f1b", 1, false, true, none, whole, muon, Family::llama, 2},
         {2, 1, 1, "1f1b", 1, true, true, full, whole, muon, Family::llama, 1},
+        {1, 1, 1, "1f1b", 1, false, true, none, whole, adafactor, Family::llama, 2},
+        {2, 1, 1, "1f1b", 1, true, true, full, whole, adafactor, Family::llama, 1},
         {1, 2, 1, "zb-h1", 1, false, false, full},
         {2, 1, 1, "1f1b", 1, true, true, none, whole, lamb, Family::llama, 1},
         {2, 1, 1, "1f1b", 1, false, false, selective, whole, adamw, Family::qwen3, 2,
@@ -86,6 +88,12 @@ TEST_F(Sharded, GivesTheSameBitsInMixedPrecision) {
     layout.more = {text("precision.compute=", compute)};
     layout.tied = compute != std::string("bf16");
     expect_the_same_bits_of_divisions(layout);
+  }
+  for (const char* kind : {"adamw", "lamb", "lion"}) {
+    Layout moments;
+    moments.more = {"precision.compute=bf16", "optimizer.moments=bf16",
+                    text("optimizer.kind=", kind)};
+    expect_the_same_bits_of_divisions(moments);
   }
   Layout fp8;
   fp8.more = {"precision.compute=bf16", "precision.products=fp8", "precision.fp8_history=5",
@@ -114,11 +122,17 @@ TEST_F(Sharded, EvaluatesLikeUndividedArrays) {
 /// pipeline ranks.
 TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
   const std::string where = shared_folder(folder_);
-  for (const char* compute : {"fp64", "bf16"}) {
+  for (const auto& [compute, state] : {std::pair{"fp64", "optimizer.kind=adamw"},
+                                       {"bf16", "optimizer.kind=adamw"},
+                                       {"fp64", "optimizer.kind=adafactor"},
+                                       {"bf16", "optimizer.kind=adafactor"},
+                                       {"bf16", "optimizer.moments=bf16"},
+                                       {"fp32", "optimizer.moments=bf16"}}) {
     const std::string precision = text("precision.compute=", compute);
     for (const Sharding shard : divisions) {
-      const std::string directory = text(where, compute, name_of(shard));
-      std::vector<std::string> with{precision};  // also pairs of replicas with the same state
+      const std::string directory = text(where, compute, state, name_of(shard));
+      std::vector<std::string> with{precision,
+                                    state};  // also pairs of replicas with the same state
       if (runtime().ranks() == 4 && shard != Sharding::gradients)
         with.emplace_back("parallel.shard_group=2");
       Rig whole(config_of(shard, with), tokens_);
@@ -128,14 +142,14 @@ TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
       const Trace expected = whole.run(4, 6);
       const checkpoint::Reader reader(directory + "/step_00000003");
       for (const Sharding next : {Sharding::none, Sharding::optimizer, Sharding::weights}) {
-        Rig second(config_of(next, {precision}), tokens_);
+        Rig second(config_of(next, {precision, state}), tokens_);
         second.run(1, 1);  // what a window holds is out of date
         second.engine->load(reader);
         EXPECT_EQ(second.run(4, 6), expected) << name_of(shard) << " to " << name_of(next);
       }
       const auto self = grid::Communicator::self();
       const auto loaded = [&](const std::vector<std::string>& keys, grid::Communicator& ranks) {
-        std::vector<std::string> all{precision, "model.layers=4"};
+        std::vector<std::string> all{precision, state, "model.layers=4"};
         all.insert(all.end(), keys.begin(), keys.end());
         Rig rig(small_config(12, 1, ranks.size(), all), tokens_, ranks);
         rig.engine->load(reader);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/extents.hpp>
+#include <trireme/rules/rule.hpp>
 
 #include <cstdint>
 #include <string>
@@ -90,6 +91,13 @@ inline std::vector<ArrayCut> tensor_cuts(int dimension) {
 /// layers, except adapters.
 inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
   return a.decay && !a.adapter && !a.frozen && a.block >= 1 && a.block <= layers;
+}
+
+/// The least rules::Matrices that include an array: `hidden` for hidden matrices, `all` for other
+/// trained matrices, such as the token table.
+inline rules::Matrices matrix_kind(const ArraySpec& a, std::int64_t layers) {
+  if (is_hidden_matrix(a, layers)) return rules::Matrices::hidden;
+  return a.decay && !a.frozen && a.shape.size() > 1 ? rules::Matrices::all : rules::Matrices::none;
 }
 
 /// Default standard deviation of initial weights.

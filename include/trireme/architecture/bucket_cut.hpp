@@ -35,8 +35,8 @@ struct GradientRange {
   bool partial = false;        ///< see ArraySpec::partial_gradient
   bool of_vocabulary = false;  ///< part of a vocabulary that pipeline ranks share
   bool frozen = false;         ///< has no gradient
-  bool hidden_matrix = false;  ///< see RankArray
-  bool of_experts = false;     ///< see RankArray
+  rules::Matrices matrix = rules::Matrices::none;  ///< see RankArray
+  bool of_experts = false;                         ///< see RankArray
 };
 
 /// Arrays that are cut into buckets. `gradients`: arrays with gradients, and the second gradient of

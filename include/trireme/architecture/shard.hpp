@@ -6,6 +6,7 @@
 #include <trireme/layout/split.hpp>
 #include <trireme/layout/stage_map.hpp>
 #include <trireme/layout/token_places.hpp>
+#include <trireme/rules/rule.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -116,8 +117,8 @@ struct RankArray {
   /// The pieces of the array in the order of its memory: one piece, unless only some tensor ranks
   /// share a part of it.
   std::vector<Piece> pieces;
-  bool frozen = false;         ///< see ArraySpec
-  bool hidden_matrix = false;  ///< result of is_hidden_matrix()
+  bool frozen = false;                             ///< see ArraySpec
+  rules::Matrices matrix = rules::Matrices::none;  ///< see rules::as_matrices()
 
   std::int64_t elements() const;
 };

@@ -3,21 +3,21 @@
 #include <trireme/architecture/buckets.hpp>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace trireme::architecture {
 
-/// Names of the state arrays of an optimizer. Each state array has the shape of the weights: for
-/// weight w, a checkpoint stores the array as "optimizer.<name>.w".
-std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
-/// Number of state arrays of a weight array: the first entries of state_arrays(). With Muon, hidden
-/// matrices have no second moment.
-std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const RankArray& array);
+/// Whether an array of weights has a state array of the optimizer.
+bool has_state(const deck::OptimizerConfig& optimizer, const rules::StateArray& state,
+               const RankArray& array);
 
-/// Number of norms per array that an optimizer step needs in addition to the gradient's norm: the
-/// weights' norm (LARS and LAMB) and the norm of the update's direction (LAMB).
-std::int64_t trust_norms(const deck::OptimizerConfig& optimizer);
+/// Numbers of state arrays of the shape of the weights: for all arrays, and only for those that the
+/// rule does not update as matrices.
+struct StateCounts {
+  std::int64_t all = 0;
+  std::int64_t others = 0;
+};
+StateCounts state_counts(const deck::OptimizerConfig& optimizer);
 
 /// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
 struct StateBlock {
@@ -39,26 +39,28 @@ struct StatePlacement {
       owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
   std::int64_t elements = 0;  ///< elements of an arena of the state
   bool whole = true;          ///< covers all trained arrays
-  /// Elements of each arena after the first arena: with Muon, without hidden matrices.
-  std::int64_t second = 0;
+  /// Elements of an arena for the arrays that the rule does not update as matrices, which are
+  /// first.
+  std::int64_t others = 0;
 
   /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;
 };
 
-/// State of all trained arrays, at the offsets of the weights. With Muon, the arrays are
-/// contiguous, and hidden matrices are last.
+/// State of all trained arrays, at the offsets of the weights. If `matrices` is not none, arrays
+/// are contiguous, and those with matrices (rules::as_matrices) are last.
 StatePlacement whole_state(const std::vector<RankArray>& arrays, const Placement& placement,
-                           OptimizerKind kind = OptimizerKind::adamw);
+                           rules::Matrices matrices = rules::Matrices::none);
 
-/// StatePlacement::elements of whole_state() with Muon, computed without a list of blocks.
-/// `matrices`: whether hidden matrices count.
-std::int64_t whole_muon_elements(const std::vector<RankArray>& arrays, bool matrices);
+/// StatePlacement::elements of whole_state() with matrices, computed without a list of blocks.
+/// Arrays with matrices of `without` do not count.
+std::int64_t whole_state_elements(const std::vector<RankArray>& arrays,
+                                  rules::Matrices without = rules::Matrices::none);
 
-/// State that data rank `data_rank` owns: its part of each bucket.
+/// State that data rank `data_rank` owns: its part of each bucket. `matrices` as in whole_state().
 StatePlacement owned_state(const std::vector<RankArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank,
-                           OptimizerKind kind = OptimizerKind::adamw);
+                           rules::Matrices matrices = rules::Matrices::none);
 
 /// Blocks of frozen arrays that data rank `data_rank` owns: its part of each bucket of the weights,
 /// if weights are divided.
@@ -68,13 +70,15 @@ std::vector<StateBlock> owned_frozen(const std::vector<RankArray>& arrays,
 
 /// For each data rank, the total elements of the blocks of owned_state(), each block rounded up to
 /// a multiple of `unit_elements`, which must divide a block of the norm. `counted_only`: only
-/// blocks that the rank counts; `frozen`: blocks of owned_frozen() instead; `matrices`: whether
-/// hidden matrices count. Throws a UsageError if there are too many blocks to enumerate.
+/// blocks that the rank counts; `frozen`: blocks of owned_frozen() instead. Arrays with matrices of
+/// `without` do not count. Throws a UsageError if there are too many blocks to enumerate.
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
-                                     bool counted_only, bool frozen = false, bool matrices = true);
+                                     bool counted_only, bool frozen = false,
+                                     rules::Matrices without = rules::Matrices::none);
 
-/// Elements of an arena of the state on the data rank that owns the most elements. `matrices`:
-/// whether hidden matrices count.
-std::int64_t most_state_elements(const BucketCut& cut, bool matrices = true);
+/// Elements of an arena of the state on the data rank that owns the most elements. `without` as in
+/// owned_sums().
+std::int64_t most_state_elements(const BucketCut& cut,
+                                 rules::Matrices without = rules::Matrices::none);
 
 }  // namespace trireme::architecture

@@ -13,7 +13,8 @@ enum class Purpose : std::uint32_t {
   attention_dropout = 3,
   shuffle = 4,
   sampling = 5,
-  masking = 6,  ///< masked tokens, and the choice of segment pairs
+  masking = 6,   ///< masked tokens, and the choice of segment pairs
+  rounding = 7,  ///< of the optimizer's state; `stream` is the number of the array
 };
 
 /// Key of one infinite random array. `stream` and `step` distinguish the arrays of one purpose, for

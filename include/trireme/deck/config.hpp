@@ -5,6 +5,7 @@
 #include <trireme/deck/enums.hpp>
 #include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/stage_map.hpp>
+#include <trireme/rules/kinds.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -329,7 +330,7 @@ struct PrecisionConfig {
   bool operator==(const PrecisionConfig&) const = default;
 };
 
-struct OptimizerConfig {
+struct OptimizerConfig : rules::Settings {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 0;
   double minimum_learning_rate = 0;
@@ -340,18 +341,11 @@ struct OptimizerConfig {
   CooldownShape cooldown_shape = CooldownShape::linear;
   RateScaling learning_rate_scaling = RateScaling::none;
   std::int64_t reference_batch = 0;  ///< resolved: batch.global by default
-  double beta1 = 0;
-  double beta2 = 0;
-  double epsilon = 0;
-  double weight_decay = 0;
-  double momentum = 0;                   ///< sgd, lars, muon
-  double trust_coefficient = 0;          ///< lars
-  std::int64_t newton_schulz_steps = 5;  ///< muon
-  MuonScale muon_scale = MuonScale::match_adamw;
-  double muon_rate_factor = 1;  ///< factor of the learning rate for Muon's matrices
-  bool nesterov = false;
+  Moments moments = Moments::full;
   double clip_norm = 0;            ///< 0: no clipping
   std::int64_t maximum_skips = 0;  ///< maximum number of consecutive skipped steps
+
+  const rules::Description& rule() const { return rules::rule_of(kind); }
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -141,10 +141,13 @@ class SectionKeys {
   EntryOf<C>& bytes(const char* name, Bytes S::*field, const char* help) {
     return add(name, KeyType::bytes, help).in(member_, field);
   }
-  template <class E>
-  EntryOf<C>& choice(const char* name, E S::*field, const char* help) {
+  /// B: S or a base of S.
+  template <class E, class B>
+  EntryOf<C>& choice(const char* name, E B::*field, const char* help) {
     const auto all = names<E>();
-    return add(name, KeyType::choice, help).in(member_, field).words({all.begin(), all.end()});
+    return add(name, KeyType::choice, help)
+        .in(member_, static_cast<E S::*>(field))
+        .words({all.begin(), all.end()});
   }
 
  private:

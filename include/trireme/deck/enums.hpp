@@ -83,12 +83,8 @@ enum class Sharding : std::uint8_t { none, optimizer, gradients, weights };
 /// share devices, otherwise MPI.
 enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
 
-enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
-
-/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which updates have
-/// the root mean square of AdamW's updates (Liu et al. 2025, arXiv 2502.16982), or √max(1, rows /
-/// columns) (Jordan et al. 2024).
-enum class MuonScale : std::uint8_t { match_adamw, spectral };
+/// Type of the optimizer's moments: as the master weights, or bf16 with stochastic rounding.
+enum class Moments : std::uint8_t { full, bf16 };
 
 /// Course of the learning rate after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
@@ -166,8 +162,7 @@ EnumWords enum_words(Recompute);
 EnumWords enum_words(Offload);
 EnumWords enum_words(Sharding);
 EnumWords enum_words(TransportKind);
-EnumWords enum_words(OptimizerKind);
-EnumWords enum_words(MuonScale);
+EnumWords enum_words(Moments);
 EnumWords enum_words(LearningRateSchedule);
 EnumWords enum_words(RateScaling);
 EnumWords enum_words(OuterOptimizer);

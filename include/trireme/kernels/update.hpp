@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-/// The optimizer's kernels. Weights, moments and gradients are fp32 or wider. Asynchronous on exec;
-/// instantiated for float and double, and kernels that only read their arrays also for Bf16 and
-/// Fp16.
+/// The optimizer's kernels; update_rules.hpp has the passes of its rules. Weights, moments and
+/// gradients are fp32 or wider. Asynchronous on exec; instantiated for float and double, and
+/// kernels that only read their arrays also for Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Progress of a run's updates, stored in device memory, so that no step waits for a copy. Elements
@@ -31,6 +31,9 @@ enum UpdateControl : int {
   control_clip,               ///< factor of the gradient: clips it and removes the loss scale
   control_first_correction,   ///< 1 − beta1^u in update u
   control_second_correction,  ///< 1 − beta2^u
+  control_update,             ///< number u of the update
+  /// A power of two: times a clipped gradient of the model, at most 1/2. See factored.hpp.
+  control_scale,
   control_size
 };
 
@@ -68,47 +71,6 @@ void plan_update(const Exec& exec, View1<double> control, View1<double> status,
 template <class Real>
 void mark_non_finite(const Exec& exec, View1<Real> gradient, View1<const double> loss);
 
-struct AdamW {
-  double learning_rate = 0;
-  double beta1 = 0;
-  double beta2 = 0;
-  double epsilon = 0;
-  double weight_decay = 0;
-};
-
-/// One step of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2; as in PyTorch, the
-/// learning rate is also a factor of the weight decay): with g = clip gradient, in update u,
-///   weight *= 1 - learning_rate weight_decay;  m += (1 - beta1) (g - m);
-///   v = beta2 v + (1 - beta2) g^2;
-///   weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) + epsilon).
-/// All [n]; control [control_size]. With `parts`, one call updates many arrays, as in the rules
-/// below: the views are then arenas, and `parts` has the offsets of the arrays in the arenas.
-template <class Real>
-void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
-                  View1<const Real> gradient, const AdamW& adamw, View1<const double> control);
-template <class Real>
-void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
-                  View1<const Real> gradient, const AdamW& adamw, View1<const double> control,
-                  const UpdateRanges& parts);
-
-struct Sgd {
-  double learning_rate = 0;
-  double momentum = 0;
-  bool nesterov = false;
-  double weight_decay = 0;
-};
-
-/// One step of SGD with momentum (Polyak 1964; Nesterov's form: Sutskever et al. 2013), as in
-/// torch.optim.SGD: with g = clip gradient + weight_decay weight,
-///   b = momentum b + g;  weight -= learning_rate (nesterov ? g + momentum b : b).
-/// All [n]; b may be empty if momentum = 0. control [control_size].
-template <class Real>
-void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                const Sgd& sgd, View1<const double> control);
-template <class Real>
-void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                const Sgd& sgd, View1<const double> control, const UpdateRanges& parts);
-
 /// weight += rate sign(mean − count), for ranges that each have the whole array of a layer: weights
 /// that balance the use of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2). `counts`:
 /// numbers of tokens per expert, in the place of gradients; `mean` is theirs. control
@@ -122,60 +84,6 @@ void balance_update(const Exec& exec, View1<Real> weight, View1<const Real> coun
 template <class Real>
 void load_update(const Exec& exec, View1<Real> weight, View1<const Real> counts,
                  View1<const double> control, const UpdateRanges& parts);
-
-/// The direction of a step of LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2): updates m and
-/// v as AdamW does, and replaces the gradient by the direction
-///   gradient = m / (1 - beta1^u) / (sqrt(v) / sqrt(1 - beta2^u) + epsilon) + weight_decay weight.
-/// All [n]; control [control_size].
-template <class Real>
-void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
-                    View1<const Real> weight, const AdamW& lamb, View1<const double> control);
-template <class Real>
-void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
-                    View1<const Real> weight, const AdamW& lamb, View1<const double> control,
-                    const UpdateRanges& parts);
-
-/// ratios[a] = |weight| / |direction| of array a, or 1 if a norm is 0. A norm is the root of the
-/// sum of the array's `parts` sums of squares, in order. ratios [arrays]; sums [arrays · parts].
-void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
-                  View1<const double> direction_sums, std::int64_t parts);
-
-/// weight −= learning_rate ratio[array] direction. weight, direction [n]; ratio [1], with `parts`
-/// ratios [arrays]; control [control_size].
-template <class Real>
-void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
-                 double learning_rate, View1<const double> ratio, View1<const double> control);
-template <class Real>
-void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
-                 double learning_rate, View1<const double> ratios, View1<const double> control,
-                 const UpdateRanges& parts);
-
-struct Lars {
-  double learning_rate = 0;
-  double momentum = 0;
-  double weight_decay = 0;
-  double trust_coefficient = 0;
-};
-
-/// ratios[a] = trust_coefficient |weight| / (clip |gradient| + weight_decay |weight|) of array a,
-/// or 1 if one of the norms is 0. Sums are as in trust_ratios; gradient_sums are taken before
-/// clipping. control [control_size].
-void lars_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
-                 View1<const double> gradient_sums, std::int64_t parts, const Lars& lars,
-                 View1<const double> control);
-
-/// One step of LARS (You et al. 2017, arXiv 1708.03888, algorithm 1): with g = clip gradient +
-/// weight_decay weight,
-///   b = momentum b + learning_rate ratio[array] g;  weight -= b.
-/// Parts without weight decay (norms and biases) have the ratio 1. b may be empty if momentum = 0.
-/// All [n]; ratio [1], with `parts` ratios [arrays]; control [control_size].
-template <class Real>
-void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                 const Lars& lars, View1<const double> ratio, View1<const double> control);
-template <class Real>
-void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                 const Lars& lars, View1<const double> ratios, View1<const double> control,
-                 const UpdateRanges& parts);
 
 /// Rounds the master weights to the weights that the model computes with. Each part has an offset
 /// in the rounded weights and an offset in the master weights. T: Bf16 or Fp16; Real: float.

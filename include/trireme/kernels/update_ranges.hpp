@@ -19,6 +19,13 @@ struct UpdateRange {
   std::int32_t array = 0;     ///< number of the array in the model
   std::int32_t decays = 1;    ///< 0: no weight decay
   std::int64_t rounded = 0;   ///< offset in the two-byte weights that the model computes with
+  /// Element of the rank's array. Element e of it is element e / run · stride + e mod run + first
+  /// of the global array.
+  std::int64_t local = 0;
+  std::int64_t run = 1;
+  std::int64_t stride = 1;
+  std::int64_t first = 0;
+  std::int64_t factored = 0;  ///< number of the array among FactoredArrays
 };
 
 /// Parts in the order of their chunks; no part is empty.
@@ -68,6 +75,7 @@ struct UpdateBody {
     part.gradient += first;
     part.state += first;
     part.rounded += first;
+    part.local += first;
     f(team, part);
   }
 };

@@ -12,9 +12,6 @@
 
 namespace trireme::optim {
 
-/// Factor of the orthogonalised update of a matrix with `rows` outputs and `columns` inputs.
-double muon_factor(MuonScale scale, double rows, double columns);
-
 /// Orthogonalises matrices (Jordan et al. 2024) whose elements are distributed over tensor ranks
 /// and replicas: each rank receives some whole matrices, and sends the results back (like Liu et
 /// al. 2025, arXiv 2502.16982, section 2.3, but the work is divided by matrices).

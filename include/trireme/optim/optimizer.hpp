@@ -1,9 +1,11 @@
 #pragma once
 
+#include <trireme/architecture/matrix_axes.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/kernels/update.hpp>
+#include <trireme/kernels/factored.hpp>
+#include <trireme/kernels/update_rules.hpp>
 #include <trireme/model/parameters.hpp>
 #include <trireme/optim/gradient_reducer.hpp>
 #include <trireme/optim/muon.hpp>
@@ -38,31 +40,37 @@ class Optimizer {
 
   /// Optimizer state of a block of a local array (architecture::StateBlock).
   struct State {
-    std::size_t local = 0;                    ///< index in Parameters::entries()
-    bool counted = true;                      ///< see architecture::StateBlock
-    std::int64_t first = 0;                   ///< first element in each state array
-    std::vector<NamedTensor<Master>> arrays;  ///< named "optimizer.<state array>.<weight>"
+    std::size_t local = 0;   ///< index in Parameters::entries()
+    bool counted = true;     ///< see architecture::StateBlock
+    std::int64_t first = 0;  ///< first element in each state array
+    /// State arrays of the shape of the weights, named "optimizer.<state array>.<weight>".
+    std::vector<NamedTensor<Master>> arrays;
+    std::vector<NamedTensor<Bf16>> narrow_arrays;  ///< in place of `arrays`, with bf16 moments
     /// Weights that the update changes: master weights if there are any, otherwise the weights.
     NamedTensor<Master> updated;
   };
-  /// Arguments for Muon.
-  struct MuonParts {
-    grid::Communicator& tensor_group;  ///< the tensor ranks, which hold parts of each matrix
-    std::int64_t second_capacity = 0;  ///< most elements of second moments on any replica
+  /// Arguments with defaults.
+  struct Options {
+    kernels::LossScaling loss_scaling;
+    ArenaMemory state_memory = ArenaMemory::device;
+    /// For rules with matrices: the tensor ranks, which hold parts of each matrix.
+    grid::Communicator* tensor = nullptr;
+    /// For rules with matrices: most elements of the state of other arrays on any replica.
+    std::int64_t other_capacity = 0;
+    grid::Communicator* experts = nullptr;  ///< the replicas that divide the experts, or null
+    std::uint64_t seed = 0;                 ///< of stochastic rounding
   };
   static constexpr bool has_masters = !std::is_same_v<typename P::Compute, Master>;
 
   /// `model_group`: the ranks that together hold one copy of the model, or if replicas divide the
   /// experts, of the other arrays. `owners`: replicas of this rank's arrays that together hold the
-  /// state. `experts`: the replicas that divide the experts, or null. `placement`: the parts of
-  /// arrays whose state this rank holds, in state arrays of `capacity` elements, and which this
-  /// rank updates. `architecture`, `parameters` and the groups must outlive this object.
+  /// state. `placement`: the parts of arrays whose state this rank holds, in state arrays of
+  /// `capacity` elements, and which this rank updates. `architecture`, `parameters` and the groups
+  /// must outlive this object.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             const BucketGroups& owners, architecture::StatePlacement placement,
-            std::int64_t capacity, const kernels::LossScaling& loss_scaling = {},
-            ArenaMemory state_memory = ArenaMemory::device,
-            const std::optional<MuonParts>& muon = {}, grid::Communicator* experts = nullptr);
+            std::int64_t capacity, const Options& options);
 
   /// Updates `parameters` from now on, which must have the same arrays as the previous parameters.
   void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
@@ -95,8 +103,8 @@ class Optimizer {
   /// Update of step `step` ≥ 1, with gradients and norm divided by the loss scale, and gradients
   /// multiplied by min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0. Call after find_norm. If the
   /// norm is not finite, or if maximum_skips consecutive steps were skipped before, the step is
-  /// only counted as skipped. The gradients are invalid afterwards. Asynchronous. Collective with
-  /// LAMB and LARS (like find_norm) and with Muon (among the tensor ranks and `owners`).
+  /// only counted as skipped. The gradients are invalid afterwards. Asynchronous. Collective if the
+  /// rule has norms (like find_norm) or matrices (among the tensor ranks and `owners`).
   void step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
   /// Like step(), for gradients with the factor delayed_loss_scale(step).
   void delayed_step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
@@ -124,10 +132,16 @@ class Optimizer {
   /// State of this rank's blocks, in registry order.
   std::vector<State> state() const;
 
+  /// State of all rows or all columns of an array's matrices.
+  struct FactorState : NamedTensor<Master> {
+    bool copy = false;  ///< see architecture::RankArray
+  };
+  std::vector<FactorState> factor_state() const;
+
   std::int64_t state_bytes() const { return state_.capacity(); }
-  /// Size of each state array and of the master weights in elements, except Muon's second moments.
+  /// Size in elements of the master weights and of each state array that all arrays have.
   std::int64_t state_elements() const { return capacity_; }
-  ArenaMemory state_memory() const { return state_memory_; }
+  ArenaMemory state_memory() const { return options_.state_memory; }
   /// Memory of the state and of the master weights.
   View1<Master> all_state() const {
     return View1<Master>(reinterpret_cast<Master*>(state_.data()),
@@ -135,6 +149,8 @@ class Optimizer {
   }
   /// Weights of this rank's blocks = master weights, rounded. No effect without master weights.
   void round_weights(const Exec& exec) const;
+  /// Bytes of the sums of squares of rows and columns.
+  std::int64_t means_bytes() const { return sums_memory_.capacity(); }
   /// Bytes in which Muon orthogonalises matrices; 0 with other rules.
   std::int64_t muon_bytes() const { return muon_ ? muon_->bytes() : 0; }
 
@@ -153,17 +169,14 @@ class Optimizer {
   };
 
   View1<typename P::Compute> own_weights(const architecture::StateBlock& block) const;
-  NamedTensor<Master> tensor(const std::string& name, View1<Master> data,
-                             const architecture::StateBlock& block) const;
+  template <class T>
+  NamedTensor<T> tensor(const std::string& name, View1<T> data,
+                        const architecture::StateBlock& block) const;
   View1<Master> updated(const architecture::StateBlock& block) const;  ///< see State::updated
   /// Memory of the updated weights of all blocks.
   View1<Master> all_updated() const;
-  kernels::AdamW rule(double learning_rate) const;
-  void adamw(const Exec& exec, double learning_rate) const;
-  void sgd(const Exec& exec, double learning_rate) const;
-  void lamb(const Exec& exec, double learning_rate) const;
-  void lars(const Exec& exec, double learning_rate) const;
-  void muon(const kernels::Handle& handle, double learning_rate) const;
+  void run(const kernels::Handle& handle, const rules::Pass& pass,
+           const kernels::UpdateStep& step) const;
   void find_block_sums(const Exec& exec) const;
   /// sums = Σ over the blocks of each array, of the ordinary arrays and of experts that replicas
   /// divide. `partial`: member of NormBlocks with the blocks' sums of squares.
@@ -171,31 +184,42 @@ class Optimizer {
                   View1<double> NormBlocks::*partial) const;
   void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
-  void find_trust_sums(const Exec& exec) const;
-  /// Rule that updates an array.
-  enum class Rule : std::uint8_t { config, matrices, balance, load };
-  Rule rule_of(const Entry& entry) const;
-  /// Ranges that this rank updates by a rule: the deck's, Muon's for hidden matrices, or the
-  /// balance of experts.
-  std::vector<kernels::UpdateRange> update_ranges(Rule rule) const;
+  void find_trust_sums(const Exec& exec, std::int64_t norms) const;
+  /// Arrays that are updated in the same way.
+  enum class Group : std::uint8_t { others, matrices, balance, load };
+  Group group_of(const Entry& entry) const;
+  /// Ranges that this rank updates: of other arrays, of matrices (rules::Arrays), of the balance
+  /// of experts, or of their loads.
+  std::vector<kernels::UpdateRange> update_ranges(Group group) const;
   std::vector<double> matrix_factors() const;
+  kernels::UpdateArenas<Master> arenas() const;
   void lay_out_sums();
+  kernels::FactorViews<Master> factor_views() const;
+  /// The parts of each array with rows and columns that this rank adds to sums.
+  struct FactorLists {
+    std::vector<kernels::FactoredMatrices> arrays;
+    std::vector<kernels::SummedRange> ranges;
+  };
+  FactorLists lay_out_factors();
 
   deck::OptimizerConfig config_;
-  kernels::LossScaling loss_scaling_;
+  Options options_;
   const architecture::Architecture& architecture_;
   model::Parameters<P>* parameters_;
   grid::Communicator& model_group_;
   BucketGroups owners_;
-  grid::Communicator* experts_;
   architecture::StatePlacement placement_;
   std::int64_t capacity_;
-  ArenaMemory state_memory_;
   Arena state_;
   Arena scalars_;
-  std::vector<std::string> names_;     ///< names of the state arrays
-  std::vector<View1<Master>> arrays_;  ///< state arrays
-  View1<Master> masters_;              ///< master weights, or empty
+  std::vector<rules::StateArray> states_;           ///< of the shape of the weights
+  std::vector<kernels::StateView<Master>> arrays_;  ///< the state arrays
+  View1<Master> masters_;                           ///< master weights, or empty
+  architecture::Factors factors_of_arrays_;
+  View1<Master> rows_, columns_;  ///< state of rows and of columns
+  Arena sums_memory_;             ///< of squares of rows and columns
+  View1<double> factor_sums_, factor_means_;
+  kernels::FactoredTable factored_;
   NormBlocks ordinary_;
   NormBlocks of_experts_;      ///< of experts that replicas divide; empty without `experts`
   View1<double> sums_;         // [arrays · tensor ranks]
@@ -207,12 +231,12 @@ class Optimizer {
   grid::Request norm_sum_;                       // in flight between begin_norm and end_norm
   View1<double> control_;                        // [control_size]
   View1<double> trust_sums_;                     // [norms · arrays · tensor ranks] like sums_
-  View1<double> ratios_;                         // [arrays]
-  kernels::UpdateRanges parts_;                  ///< blocks of the state, updated by one launch
-  kernels::UpdateRanges matrix_parts_;   ///< with Muon: hidden matrices, which are not in parts_
+  View1<double> factors_;        // [arrays] factors of updates; empty if the rule has none
+  View1<double> elements_;       // [arrays] numbers of elements; empty if the rule has no norms
+  kernels::UpdateRanges parts_;  ///< blocks of the state, updated by one launch
+  kernels::UpdateRanges matrix_parts_;   ///< blocks of matrices, which are not in parts_
   kernels::UpdateRanges balance_parts_;  ///< ArraySpec::counts_tokens, which are not in parts_
   kernels::UpdateRanges load_parts_;     ///< ArraySpec::is_load, likewise
-  View1<double> factors_;  // [arrays] factors of the learning rate; empty without Muon
   std::optional<Muon<P>> muon_;
 };
 

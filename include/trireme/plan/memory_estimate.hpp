@@ -43,9 +43,9 @@ class MemoryEstimate {
   };
   /// Elements of a part of the model, if replicas divide not only the optimizer's state.
   struct DividedPart {
-    std::int64_t state = 0;         ///< optimizer state, on the replica with the most state
-    std::int64_t second_state = 0;  ///< `state` without hidden matrices
-    std::int64_t weights = 0;       ///< resident arrays and the replica's own parts
+    std::int64_t state = 0;        ///< optimizer state, on the replica with the most state
+    std::int64_t other_state = 0;  ///< `state` without the rule's matrices
+    std::int64_t weights = 0;      ///< resident arrays and the replica's own parts
     std::int64_t gradients = 0;
     std::int64_t weight_window = 0;
     std::int64_t gradient_window = 0;
@@ -88,6 +88,7 @@ class MemoryEstimate {
   void divide_evenly(const deck::Config& config, RankElements& elements) const;
   RankElements elements_of(const deck::Config& config, const Rank& rank, bool least);
   Bytes bytes_of(const deck::Config& config, bool least);
+  void add_matrices(const deck::Config& config, const Rank& rank, ArenaSizes& arenas) const;
   Bytes reductions_of(const deck::Config& config, const Rank& rank, const ArenaSizes& arenas,
                       const ModelParts& parts) const;
   Bytes on_host(const deck::Config& config, const RankElements& elements) const;

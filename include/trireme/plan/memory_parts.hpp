@@ -3,6 +3,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/block_program.hpp>
 #include <trireme/architecture/shard.hpp>
+#include <trireme/architecture/state.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
 #include <trireme/schedule/needs.hpp>
@@ -47,13 +48,16 @@ struct ArenaSizes {
   std::int64_t elements = 0;           ///< elements of the weights
   std::int64_t gradient_elements = 0;  ///< including the second gradient of a tied table
   std::int64_t state_elements = 0;     ///< elements of each array of the optimizer's state
-  /// With Muon, elements of the second moments, which hidden matrices do not have.
-  std::int64_t second_elements = 0;
-  Bytes muon = 0;         ///< buffers in which Muon orthogonalises matrices
-  Bytes reductions = 0;   ///< buffers of a device's sums over axes other than the tensor axis
-  Bytes tensor_sum = 0;   ///< buffer for sums of shared layers over the tensor axis
-  Bytes local_state = 0;  ///< arrays of local training, in the memory of the state
-  Bytes local = 0;        ///< arrays of local training, in the kernels' memory
+  /// `state_elements` without the arrays that the optimizer's rule updates as matrices.
+  std::int64_t other_elements = 0;
+  std::int64_t rows = 0;     ///< elements of the state of rows (architecture::Factors)
+  std::int64_t columns = 0;  ///< elements of the state of columns
+  Bytes muon = 0;            ///< buffers in which Muon orthogonalises matrices
+  Bytes means = 0;           ///< sums of squares of rows and columns
+  Bytes reductions = 0;      ///< buffers of a device's sums over axes other than the tensor axis
+  Bytes tensor_sum = 0;      ///< buffer for sums of shared layers over the tensor axis
+  Bytes local_state = 0;     ///< arrays of local training, in the memory of the state
+  Bytes local = 0;           ///< arrays of local training, in the kernels' memory
 };
 
 /// Bytes of each kind that a training rank allocates.
@@ -74,6 +78,7 @@ struct TrainingBytes {
   Bytes audits = 0;
   Bytes reserve = 0;
   Bytes muon = 0;           ///< buffers in which Muon orthogonalises matrices
+  Bytes means = 0;          ///< sums of squares of rows and columns
   Bytes local = 0;          ///< local training
   Bytes local_on_host = 0;  ///< arrays of local training in host memory
   Bytes saved_on_host = 0;
@@ -82,7 +87,7 @@ struct TrainingBytes {
   Bytes where_kernels_run() const {
     return weights + gradients + second_weights + second_gradients +
            (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer + scratch + workspace +
-           widened + fp8 + reductions + audits + reserve + muon + local;
+           widened + fp8 + reductions + audits + reserve + muon + means + local;
   }
   Bytes all() const {
     return where_kernels_run() + saved_on_host + local_on_host +
@@ -108,8 +113,10 @@ class TrainingSizes {
   Bytes element() const { return element_; }
   Bytes accumulate() const { return accumulate_; }
   bool narrow() const { return element_ < accumulate_; }
-  /// Number of arrays of the optimizer's state, master weights included.
-  std::int64_t states() const { return states_; }
+  /// Bytes per weight of the state that all arrays have, master weights included, and of the state
+  /// that only arrays without matrices have.
+  Bytes state_of_weight() const { return (narrow() ? accumulate_ : 0) + states_.all * moment_; }
+  Bytes other_state_of_weight() const { return states_.others * moment_; }
 
  private:
   void save(TrainingBytes& bytes, const ActivationSizes& activations,
@@ -122,8 +129,8 @@ class TrainingSizes {
   Bytes element_ = 0;
   Bytes accumulate_ = 0;
   Bytes gradient_ = 0;
-  std::int64_t states_ = 0;
-  std::int64_t seconds_ = 0;  ///< number of state arrays with ArenaSizes::second_elements
+  Bytes moment_ = 0;
+  architecture::StateCounts states_;
   Bytes workspace_ = 0;
   Bytes fp8_ = 0;
   Bytes audits_ = 0;

@@ -10,10 +10,14 @@ namespace trireme::plan {
 /// Dimensions of one rank's part of a micro-batch, and element sizes.
 struct TypedSizes : architecture::RankSizes {
   Bytes element = 0;     ///< bytes of a weight or activation
-  Bytes accumulate = 0;  ///< bytes of a sum, gradient, state or master weight
+  Bytes accumulate = 0;  ///< bytes of a sum, gradient or master weight
+  Bytes moment = 0;      ///< bytes of a number of the optimizer's state
 
   bool narrow() const { return element < accumulate; }
 };
+
+/// Bytes of a number of the optimizer's state that has the shape of the weights.
+Bytes moment_bytes(const deck::Config& config);
 
 TypedSizes typed_sizes(const deck::Config& config, const architecture::Shard& shard,
                        const Machine& machine);

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme::train {
 
@@ -73,6 +75,45 @@ void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedT
   } else {
     load_staged(exec, reader, tensor);
   }
+}
+
+/// Like load_array, for values that are stored in bf16.
+template <class T>
+void load_widened(const Exec& exec, const checkpoint::Reader& reader,
+                  const NamedTensor<T>& tensor) {
+  const auto all =
+      std::make_unique_for_overwrite<Bf16[]>(static_cast<std::size_t>(tensor.elements()));
+  reader.read_slice(tensor.name, DType::bf16, tensor.shape, tensor.offset, tensor.extent,
+                    all.get());
+  const std::vector<T> wide(all.get(), all.get() + tensor.elements());
+  copy_to_device<T>(exec, tensor.data, wide);
+  fence(exec, "train/load copies a part of an array to the device");
+}
+
+/// Reads the state arrays of a block of the optimizer's state (optim::Optimizer::State). `renamed`
+/// gives each array the name under which it is stored. The type may differ: bf16 or the type of
+/// master weights.
+template <class Block, class Rename>
+void load_state(const Exec& exec, const checkpoint::Reader& reader, const Block& block,
+                const Rename& renamed) {
+  const auto in_bf16 = [&](const std::string& name) {
+    const auto found = std::ranges::find(reader.arrays(), name, &checkpoint::ArrayInfo::name);
+    return found != reader.arrays().end() && found->dtype == DType::bf16;
+  };
+  for (const auto& one : block.arrays)
+    if (const auto array = renamed(one); in_bf16(array.name))
+      load_widened(exec, reader, array);
+    else
+      load_array(exec, reader, array);
+  for (const auto& one : block.narrow_arrays)
+    if (const auto array = renamed(one); in_bf16(array.name))
+      load_staged(exec, reader, array);
+    else
+      load_array(exec, reader, array);
+}
+template <class Block>
+void load_state(const Exec& exec, const checkpoint::Reader& reader, const Block& block) {
+  load_state(exec, reader, block, [](const auto& array) { return array; });
 }
 
 /// Whether a checkpoint is of step 0 and has no optimizer state, as `trireme import` writes it.

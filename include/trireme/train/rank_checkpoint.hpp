@@ -29,9 +29,12 @@ class RankCheckpoint {
 
  private:
   /// Largest number of state arrays of the optimizer per array of weights.
-  std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }
+  std::size_t state_arrays() const {
+    return config_.optimizer.rule().states(config_.optimizer).size();
+  }
   template <class AddState>
   void share_workers(const AddState& add_state);
+  void share_factors(std::vector<checkpoint::SliceView>& slices);
   void share_progress(std::vector<checkpoint::SliceView>& slices);
   void load_model(const checkpoint::Reader& reader);
   void load_fp8(const checkpoint::Reader& reader);

@@ -145,6 +145,13 @@ struct Rate {
   bool draws = false;  ///< draws random values, with dropout
 };
 
+/// Prefixes of the kernels of an update, whatever its rule.
+std::vector<std::string> update_kernels() {
+  std::vector<std::string> all{"gradient", "weights.round"};
+  all.insert(all.end(), names<OptimizerKind>().begin(), names<OptimizerKind>().end());
+  return all;
+}
+
 void Description::kernels() {
   if (config_.model.dropout > 0) {
     const double each =
@@ -168,9 +175,7 @@ void Description::kernels() {
        &Machine::Kernels::embedding,
        {"embedding", "positions", "segments", "rows"}},
       {"kernels.loss", &Machine::Kernels::loss, {"cross_entropy"}},
-      {"kernels.update",
-       &Machine::Kernels::update,
-       {"gradient", "adamw", "sgd", "lamb", "lars", "muon", "weights.round"}},
+      {"kernels.update", &Machine::Kernels::update, update_kernels()},
   };
   for (const Rate& rate : rates) {
     double bytes = 0;

@@ -2,8 +2,7 @@
 // conversions of weights.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/muon.hpp>
-#include <trireme/kernels/update.hpp>
+#include <trireme/kernels/update_rules.hpp>
 #include <trireme/model/parameters.hpp>
 
 #include <algorithm>
@@ -28,6 +27,16 @@ struct Part {
   }
 };
 
+/// Name of a pass in the table: "adamw.update" for the label "kernels/adamw_update".
+std::string name_of_pass(const rules::Pass& pass) {
+  std::string name = pass.label;
+  name.erase(0, name.find('/') + 1);
+  if (const std::size_t at = name.find('_'); at != std::string::npos) name[at] = '.';
+  return name;
+}
+
+/// The passes over elements, each with the bytes of its input, and of its target and its state,
+/// which it reads and writes.
 template <class P>
 void measure_optimizer(KernelBench& b) {
   using M = typename P::Master;
@@ -35,54 +44,27 @@ void measure_optimizer(KernelBench& b) {
   const std::int64_t n = part.elements;
   const deck::OptimizerConfig& o = b.config().optimizer;
   const Exec& exec = b.exec();
-  const BenchArray<M> weight(exec, n), m(exec, n), v(exec, n), gradient(exec, n);
-  const BenchArray<double> control(exec, kernels::control_size), ratio(exec, 1);
+  const bool narrow = o.moments == Moments::bf16;
+  const std::int64_t wide_states = narrow ? 0 : n, narrow_states = narrow ? n : 0;
+  const BenchArray<M> weight(exec, n), gradient(exec, n), m(exec, wide_states),
+      v(exec, wide_states);
+  const BenchArray<Bf16> narrow_m(exec, narrow_states), narrow_v(exec, narrow_states);
+  const BenchArray<double> control(exec, kernels::control_size);
   kernels::fill<double>(exec, control, 0.5);
   kernels::fill<M>(exec, v, 0.5);  // second moments are not negative
-  constexpr double rate = 1e-9;    // small, so that weights hardly change
-  const kernels::AdamW rule{rate, o.beta1, o.beta2, o.epsilon, o.weight_decay};
-  const double bytes = part.bytes(sizeof(M));
-  const auto measure = [&](const char* name, const BenchCost& cost,
-                           const std::function<void()>& call) {
-    b.measure({name, n > 0, part.calls, n, 1, cost}, call);
-  };
-  switch (o.kind) {
-    case OptimizerKind::muon: {
-      const kernels::UpdateRanges all = kernels::whole_update(n);
-      measure("muon.direction", traffic(bytes, 0, 2 * bytes), [&] {
-        kernels::muon_direction<M>(exec, gradient, m, o.momentum, o.nesterov, control, all);
-      });
-      measure("muon.update", traffic(bytes, 0, bytes), [&] {
-        kernels::muon_update<M>(exec, weight, gradient, rate, o.weight_decay, ratio, control, all);
-      });
-      return;
-    }
-    case OptimizerKind::adamw:
-      measure("adamw.update", traffic(bytes, 0, 3 * bytes),
-              [&] { kernels::adamw_update<M>(exec, weight, m, v, gradient, rule, control); });
-      return;
-    case OptimizerKind::sgd: {
-      const bool moment = o.momentum != 0;
-      measure("sgd.update", traffic(bytes, 0, (moment ? 2 : 1) * bytes), [&] {
-        kernels::sgd_update<M>(exec, weight, moment ? m.list() : View1<M>(), gradient,
-                               {rate, o.momentum, o.nesterov, o.weight_decay}, control);
-      });
-      return;
-    }
-    case OptimizerKind::lamb:
-      measure("lamb.direction", traffic(bytes, 0, 3 * bytes),
-              [&] { kernels::lamb_direction<M>(exec, gradient, m, v, weight, rule, control); });
-      measure("lamb.update", traffic(bytes, 0, bytes),
-              [&] { kernels::lamb_update<M>(exec, weight, gradient, rate, ratio, control); });
-      return;
-    case OptimizerKind::lars:
-      measure("lars.update", traffic(bytes, 0, (o.momentum != 0 ? 2 : 1) * bytes), [&] {
-        kernels::lars_update<M>(exec, weight, m, gradient,
-                                {rate, o.momentum, o.weight_decay, o.trust_coefficient}, ratio,
-                                control);
-      });
-      return;
-  }
+  kernels::fill<Bf16>(exec, narrow_v, 0.5);
+  constexpr double rate = 1e-9;  // small, so that weights hardly change
+  const kernels::UpdateArenas<M> arenas{
+      weight, gradient, {{{m.list(), narrow_m.list()}, {v.list(), narrow_v.list()}}}};
+  const kernels::UpdateStep step{o.kind, o, rate, control, {}, {}};
+  kernels::UpdateRanges all = kernels::whole_update(n);
+  all.only.run = all.only.stride = n;
+  const double bytes = part.bytes(sizeof(M)), moment = part.bytes(narrow ? 2 : sizeof(M));
+  for (const rules::Pass& pass : o.rule().passes(o))
+    if (pass.kind == rules::PassKind::elements && pass.of != rules::Arrays::others)
+      b.measure({name_of_pass(pass), n > 0, part.calls, n, 1,
+                 traffic(bytes, 0, bytes + pass.states * moment)},
+                [&] { kernels::element_pass<M>(exec, pass.number, arenas, step, all); });
 }
 
 /// Conversions of bf16 and fp16: rounding of the master weights, and widening, which a step only

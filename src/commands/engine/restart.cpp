@@ -87,10 +87,13 @@ bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
   const deck::ExpertsConfig& here = deck.config.model.experts;
   if (here.bias_rate > 0 && there_before.bias_rate == 0) return false;
   if (here.keeps_load() && !there_before.keeps_load()) return false;
-  const auto there = architecture::state_arrays(stored.config.optimizer);
-  return std::ranges::all_of(
-      architecture::state_arrays(deck.config.optimizer),
-      [&](const auto& name) { return std::ranges::find(there, name) != there.end(); });
+  const auto states_of = [](const deck::Deck& one) {
+    return one.config.optimizer.rule().states(one.config.optimizer);
+  };
+  const auto there = states_of(stored);
+  return std::ranges::all_of(states_of(deck), [&](const rules::StateArray& state) {
+    return std::ranges::find(there, state) != there.end();
+  });
 }
 
 /// Compares the checkpoint's deck with the current deck. A stored deck that this version cannot
