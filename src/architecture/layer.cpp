@@ -7,6 +7,7 @@
 #include <trireme/base/text.hpp>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace trireme::architecture {
@@ -391,10 +392,10 @@ class LayerBuilder : public Builder {
     spec.partial_gradient = m_.experts.split && inner < 0;
     return spec;
   }
-  std::vector<ArrayCut> expert_cuts(int inner) const {
+  ArrayCuts expert_cuts(int inner) const {
     if (!m_.experts.split) return {{0, Divide::experts}};
-    std::vector<ArrayCut> cuts{{0, Divide::replicas}};
-    if (inner >= 0) cuts.push_back({inner, Divide::evenly});
+    ArrayCuts cuts{{0, Divide::replicas}};
+    if (inner >= 0) cuts.push_back({static_cast<std::int8_t>(inner), Divide::evenly});
     return cuts;
   }
   Columns inner_of_experts() const {
@@ -407,8 +408,12 @@ class LayerBuilder : public Builder {
     return m_.experts.split ? divided_columns("Fe", F) : fixed_columns("Fe", F);
   }
   /// A dimension of heads of keys and values.
-  std::vector<ArrayCut> by_groups(int dimension) const {
-    return {{dimension, Divide::groups, m_.heads_per_group()}};
+  ArrayCuts by_groups(int dimension) const {
+    const std::int64_t group = m_.heads_per_group();
+    check(group <= std::numeric_limits<std::int16_t>::max(), group,
+          " heads of queries for each head of keys and values, expected fewer than 2^15");
+    return {
+        {static_cast<std::int8_t>(dimension), Divide::groups, static_cast<std::int16_t>(group)}};
   }
   /// A product of this rank's rows, whose weights every tensor rank has.
   int latent_rows(int y, const char* name, const char* output, const char* symbol,

@@ -20,9 +20,8 @@ KOKKOS_FORCEINLINE_FUNCTION Bf16 round_at_random(float x, std::uint32_t random) 
   return rounded;
 }
 
-/// Elements [64 g, 64 g + 64) use the blocks [16 g, 16 g + 16) of random numbers: element 64 g + 16
-/// k
-/// + l uses word k of block 16 g + l. Lanes of a host draw 16 blocks at once.
+/// Elements [64 g, 64 g + 64) use the blocks [16 g, 16 g + 16) of random numbers: word k of block
+/// 16 g + l belongs to element 64 g + 16 k + l. Lanes of a host draw 16 blocks at once.
 constexpr std::int64_t random_lanes = 16, random_group = 64;
 
 template <class Real>

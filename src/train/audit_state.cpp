@@ -205,8 +205,8 @@ std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
   for (const auto& [value, replicas] : replicas_of)
     weights[value] = {
         std::ranges::count_if(replicas, [&](int replica) { return !doubted.contains(replica); }),
-        std::ssize(replicas), std::ranges::count_if(voices, [value = value](const Voice& v) {
-          return v.value == value;
+        std::ssize(replicas), std::ranges::count_if(voices, [counted = value](const Voice& v) {
+          return v.value == counted;
         })};
   const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto most = std::ranges::max_element(weights, less);

@@ -150,7 +150,7 @@ TEST_F(Report, ShowsWhichLayersUseExpertsUnevenly) {
   expect_on_page("<title>step 2\nlayer 2 2.5\nlayer 1 1.25</title>");
   expect_on_page("Load of the experts of layer 1");
   expect_on_page("Load of the experts of layer 2");
-  expect_on_page("From 0 to 2.91, the largest in expert 2.");
+  expect_on_page("From 0 to 2.909, the largest in expert 2.");
   expect_on_page("Dropped choices of experts");
   expect_on_page("<title>step 2\nvalue 0.2</title>");
 }

@@ -31,6 +31,7 @@ from check_program import RULES  # noqa: E402
 # (kernels, bytes, reason)
 FRAMES = [
     (r"TurnByPacks<", 40, "sine and cosine reduce angles beyond 2^31, which no position reaches, in local memory"),
+    (r"\bturn_pairs<", 40, "likewise"),
     (r"\bnormal_fill<", 40, "likewise, and only once in a run"),
     (r"\buniform_fill<", 40, "likewise, and only once in a run"),
     (r"\bchoose_by_scores<double", 512, "sums of a token's groups of experts"),

@@ -3,7 +3,9 @@
 #include <trireme/architecture/extents.hpp>
 #include <trireme/rules/rule.hpp>
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +22,30 @@ inline constexpr std::string_view adapter_m = ".adapter_m";
 
 /// A dimension of an array that ranks divide among them.
 struct ArrayCut {
-  int dimension = 0;
+  std::int8_t dimension = 0;
   Divide divide = Divide::evenly;
   /// For `groups`: number of query heads per index of the dimension. A tensor rank holds the
   /// indices that its query heads use; several ranks may hold the same index.
-  std::int64_t group = 1;
+  std::int16_t group = 1;
+};
+
+/// At most two cuts, in place and in few bytes: a model may have a million arrays.
+class ArrayCuts {
+ public:
+  ArrayCuts() = default;
+  ArrayCuts(std::initializer_list<ArrayCut> cuts) {
+    for (const ArrayCut& cut : cuts) push_back(cut);
+  }
+  void push_back(const ArrayCut& cut) { list_.at(count_++) = cut; }
+  bool empty() const { return count_ == 0; }
+  const ArrayCut* begin() const { return list_.data(); }
+  const ArrayCut* end() const { return begin() + count_; }
+  const ArrayCut& front() const { return *begin(); }
+  const ArrayCut& back() const { return *(end() - 1); }
+
+ private:
+  std::array<ArrayCut, 2> list_{};
+  std::uint8_t count_ = 0;
 };
 
 /// One global array of parameters.
@@ -34,7 +55,7 @@ struct ArraySpec {
   /// Divided dimensions, ascending: at most one that the tensor axis divides, and before it at most
   /// one that only replicas divide. Which part a rank holds, which ranks hold the same part and
   /// which sum its gradient follows from them (shard.hpp).
-  std::vector<ArrayCut> cuts = {};
+  ArrayCuts cuts = {};
   Initialisation initialisation = Initialisation::zeros;
   bool decay = false;  ///< whether weight decay applies: only to matrices
   /// The array is stored directly after the previous array, so that one matrix product uses both.
@@ -82,9 +103,9 @@ struct ArraySpec {
 };
 
 /// No cut, or a dimension that the tensor ranks divide evenly.
-inline std::vector<ArrayCut> tensor_cuts(int dimension) {
+inline ArrayCuts tensor_cuts(int dimension) {
   if (dimension < 0) return {};
-  return {{dimension}};
+  return {{static_cast<std::int8_t>(dimension)}};
 }
 
 /// Whether an array consists of matrices that Muon updates: trained weights of products in the

@@ -54,8 +54,15 @@ void measure_optimizer(KernelBench& b) {
   kernels::fill<M>(exec, v, 0.5);  // second moments are not negative
   kernels::fill<Bf16>(exec, narrow_v, 0.5);
   constexpr double rate = 1e-9;  // small, so that weights hardly change
-  const kernels::UpdateArenas<M> arenas{
-      weight, gradient, {{{m.list(), narrow_m.list()}, {v.list(), narrow_v.list()}}}};
+  const auto state = [&](const BenchArray<M>& full, const BenchArray<Bf16>& rounded) {
+    kernels::StateView<M> view;  // one of the two is empty
+    if (narrow)
+      view.narrow = rounded.list();
+    else
+      view.full = full.list();
+    return view;
+  };
+  const kernels::UpdateArenas<M> arenas{weight, gradient, {state(m, narrow_m), state(v, narrow_v)}};
   const kernels::UpdateStep step{o.kind, o, rate, control, {}, {}};
   kernels::UpdateRanges all = kernels::whole_update(n);
   all.only.run = all.only.stride = n;
