@@ -290,8 +290,8 @@ class LayerBuilder : public Builder {
   struct Routes {
     int routes, order, bounds, sent, copies;
   };
-  /// The same in rounds of a bounded number of rows. The rows of tokens travel in operations of
-  /// their own.
+  /// The same in rounds of a bounded number of rows. Two further operations send the rows of tokens
+  /// to the experts and back.
   int rounds(int y, const Routes& r) {
     const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward;
     const Rows received = rows_of_experts(Rows::received, m_),

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -46,6 +47,11 @@ class CrossCheck {
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
              choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
+    // What an ArrayCut can hold.
+    constexpr std::int64_t most = std::numeric_limits<std::int16_t>::max();
+    if (valid({"model.heads", "model.key_value_heads"}) && m.heads / m.key_value_heads > most)
+      report(deck_.cite("model", "heads"), " has more than ", most, " heads for each of ",
+             deck_.cite("model", "key_value_heads"), "; choose more key_value_heads");
     if (valid({"model.positions", "model.hidden", "model.heads", "model.head_size",
                "model.rope_theta", "model.rope_scaling", "model.rope_factor",
                "model.rope_original_sequence", "model.rope_low_frequency_factor",

@@ -113,7 +113,9 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
         exact)
       report(counts, " counts the tokens of a global batch, at most 2^24, but ",
              deck.cite("batch", "global"), " · ", deck.cite("model", "sequence"),
-             layers > 1 ? text(" · ", layers, " layers that share a bias") : "",
+             layers > 1
+                 ? text(" · ", layers, " layers that share a ", e.bias_rate > 0 ? "bias" : "load")
+                 : "",
              " are more; choose a smaller global, or ", without);
     if (c.parallel.workers > 1) excludes("local", "workers", "whose batches differ", "workers = 1");
     if (c.parallel.has_servers())

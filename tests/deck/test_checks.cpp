@@ -217,6 +217,20 @@ TEST(Checks, SegmentPairsNeedRoomAndThreeIds) {
               "data.mask_token=3"});
 }
 
+TEST(Checks, NamesTheMostHeadsForAHeadOfKeysAndValues) {
+  const std::vector<std::string> large = {"model.hidden=65536", "model.heads=65536"};
+  const auto with = [&](const char* key_value_heads) {
+    std::vector<std::string> all = large;
+    all.push_back(key_value_heads);
+    return all;
+  };
+  expect_contains(
+      mistakes_of(example, with("model.key_value_heads=2")),
+      "[model] heads = 65536 (command line) has more than 32767 heads for each of [model] "
+      "key_value_heads = 2 (command line); choose more key_value_heads");
+  EXPECT_NO_THROW(parse_deck(example, "a.toml", with("model.key_value_heads=4")));
+}
+
 TEST(Checks, KeyValueHeadsMustDivideHeadsInAnyFamily) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const std::string chosen = text("model.family=", name_of(family));

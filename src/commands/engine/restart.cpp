@@ -83,16 +83,16 @@ DType stored_type(const deck::Deck& deck) {
 /// that bias_rate changes has some, a constant bias has none. The load of balance = "batch" is such
 /// an array, too.
 bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
-  const deck::ExpertsConfig& there_before = stored.config.model.experts;
-  const deck::ExpertsConfig& here = deck.config.model.experts;
-  if (here.bias_rate > 0 && there_before.bias_rate == 0) return false;
-  if (here.keeps_load() && !there_before.keeps_load()) return false;
+  const deck::ExpertsConfig& stored_experts = stored.config.model.experts;
+  const deck::ExpertsConfig& experts = deck.config.model.experts;
+  if (experts.bias_rate > 0 && stored_experts.bias_rate == 0) return false;
+  if (experts.keeps_load() && !stored_experts.keeps_load()) return false;
   const auto states_of = [](const deck::Deck& one) {
     return one.config.optimizer.rule().states(one.config.optimizer);
   };
-  const auto there = states_of(stored);
+  const auto stored_states = states_of(stored);
   return std::ranges::all_of(states_of(deck), [&](const rules::StateArray& state) {
-    return std::ranges::find(there, state) != there.end();
+    return std::ranges::find(stored_states, state) != stored_states.end();
   });
 }
 
