@@ -47,7 +47,7 @@ class CrossCheck {
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
              choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
-    // What an ArrayCut can hold.
+    // The largest number that an ArrayCut can hold.
     constexpr std::int64_t most = std::numeric_limits<std::int16_t>::max();
     if (valid({"model.heads", "model.key_value_heads"}) && m.heads / m.key_value_heads > most)
       report(deck_.cite("model", "heads"), " has more than ", most, " heads for each of ",
