@@ -41,6 +41,16 @@ AttentionShape resolved(const AttentionShape& shape) {
   check(!shape.has_documents() || shape.causal,
         "attention to documents without a causal mask; expected a causal mask");
   if (shape.has_documents()) expect_shape(shape.positions, "positions", {shape.tokens()});
+  check(shape.key_sequence >= 0, "attention to ", shape.key_sequence,
+        " keys per sample, expected 0 or more");
+  check(!shape.has_key_ranges() || !shape.causal,
+        "attention to ranges of keys with a causal mask; expected no causal mask");
+  if (shape.has_key_ranges()) {
+    expect_shape(shape.key_begin, "key_begin", {shape.tokens()});
+    expect_shape(shape.key_end, "key_end", {shape.tokens()});
+  }
+  check(!shape.has_biases() || shape.cap == 0, "attention with biases and a soft cap of ",
+        shape.cap, ", expected no soft cap");
   if (result.window >= shape.sequence) result.window = 0;
   if (result.scale == 0.0) result.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_size));
   return result;
@@ -49,22 +59,48 @@ AttentionShape resolved(const AttentionShape& shape) {
 AttentionMasks::AttentionMasks(const AttentionDropout& of, const AttentionShape& shape)
     : dropout(of),
       sequence(shape.sequence),
+      keys(shape.keys_per_sample()),
       threshold(static_cast<std::uint32_t>(of.rate * 4294967296.0)),
       active(of.rate > 0.0) {
   check(of.rate >= 0.0 && of.rate < 1.0, "attention dropout ", of.rate, ", expected 0 <= rate < 1");
   if (dropout.all_heads == 0) dropout.all_heads = shape.heads;
 }
 
+void expect_own_keys(const AttentionShape& s) {
+  check(s.keys_per_sample() == s.sequence, "attention of ", s.sequence, " tokens to ",
+        s.keys_per_sample(), " keys in the same array, expected equal numbers");
+}
+
+void expect_other_keys(const AttentionShape& s) {
+  check(!s.causal && !s.has_biases(), "attention to keys of other tokens with ",
+        s.causal ? "a causal mask" : "biases", ", expected neither a causal mask nor biases");
+}
+
+namespace {
+
+template <class T>
+void portable_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
+                      View2<const T> q, View2<const T> key_value, View2<const T> table,
+                      const AttentionShape& shape, const AttentionDropout& dropout) {
+  AttentionForward<T> forward(o, logsumexp, q, key_value, shape, AttentionMasks(dropout, shape));
+  forward.table = table;
+  forward.native = handle.choice().attention(dtype_of<T>).forward == AttentionBackend::native;
+  attention_forward_by_blocks<T>(handle, forward);
+}
+
+}  // namespace
+
 template <class T>
 void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
-                       const AttentionDropout& dropout) {
+                       const AttentionDropout& dropout, View2<const T> table) {
   const AttentionShape s = resolved(shape);
+  expect_own_keys(s);
   expect_shape(o, "o", {s.tokens(), s.heads * s.head_size});
   expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
+  if (s.has_biases()) expect_shape(table, "table", {s.buckets.count, s.heads});
   if (s.tokens() * s.heads == 0) return;
-  const AttentionMasks masks(dropout, s);
   if constexpr (is_narrow<T>) {
     const AttentionBackend backend = handle.choice().attention(dtype_of<T>).forward;
     if (backend == AttentionBackend::cudnn &&
@@ -77,9 +113,23 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
         flash_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
       return flash_attention_forward<T>(handle, o, logsumexp, qkv, s, dropout);
   }
-  AttentionForward<T> forward(o, logsumexp, qkv, s, masks);
-  forward.native = handle.choice().attention(dtype_of<T>).forward == AttentionBackend::native;
-  attention_forward_by_blocks<T>(handle, forward);
+  portable_forward<T>(handle, o, logsumexp, qkv, columns_from(qkv, s.heads * s.head_size), table, s,
+                      dropout);
+}
+
+template <class T>
+void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
+                       View2<const T> q, View2<const T> key_value, const AttentionShape& shape,
+                       const AttentionDropout& dropout) {
+  const AttentionShape s = resolved(shape);
+  expect_other_keys(s);
+  expect_shape(o, "o", {s.tokens(), s.heads * s.head_size});
+  expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
+  expect_shape(q, "q", {s.tokens(), s.heads * s.head_size});
+  expect_shape(key_value, "key_value",
+               {s.batch * s.keys_per_sample(), 2 * s.key_value_heads * s.head_size});
+  if (s.tokens() * s.heads == 0) return;
+  portable_forward<T>(handle, o, logsumexp, q, key_value, {}, s, dropout);
 }
 
 template <class T>
@@ -108,6 +158,7 @@ struct AttentionDecode {
   CacheRows rows;
   AttentionShape shape;
   View1<const T> sinks;
+  View2<const T> table;
 
   KOKKOS_FUNCTION std::int64_t scratch_elements() const { return block + shape.head_size; }
 
@@ -129,6 +180,7 @@ struct AttentionDecode {
          k0 += block) {
       const auto count = static_cast<int>(positions - k0 < block ? positions - k0 : block);
       scores(team, probabilities, &q(r, h * size), &key_cache(b, k0, column), count);
+      if (shape.has_biases()) add_biases(team, probabilities, k0 - positions + 1, h, count);
       team.team_barrier();
       A block_largest = largest;
       for (int j = 0; j < count; ++j)
@@ -165,6 +217,14 @@ struct AttentionDecode {
     });
   }
 
+  /// Adds the biases of the offsets `first`, first + 1, …
+  KOKKOS_FUNCTION void add_biases(const AttentionMember& team, A* scores, std::int64_t first,
+                                  std::int64_t h, int count) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int j) {
+      scores[j] += static_cast<A>(table(shape.buckets.of(first + j), h));
+    });
+  }
+
   KOKKOS_FUNCTION void add_values(const AttentionMember& team, A* result, const A* probabilities,
                                   const T* values, int count, A rescale) const {
     const auto stride = static_cast<std::int64_t>(value_cache.stride(1));
@@ -191,10 +251,11 @@ struct AttentionDecode {
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, const CacheRows& rows,
-                      const AttentionShape& shape, View1<const T> sinks) {
+                      const AttentionShape& shape, View1<const T> sinks, View2<const T> table) {
   AttentionShape s = shape;
   s.batch = extent(key_cache, 0);
   s.sequence = extent(key_cache, 1);
+  s.key_sequence = 0;
   s = resolved(s);
   const std::int64_t count = extent(o, 0);
   expect_shape(o, "o", {count, s.heads * s.head_size});
@@ -204,8 +265,9 @@ void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<cons
   expect_shape(rows.texts, "texts", {count});
   expect_shape(rows.positions, "positions", {count});
   if (sinks.data() != nullptr) expect_shape(sinks, "sinks", {s.heads});
+  if (s.has_biases()) expect_shape(table, "table", {s.buckets.count, s.heads});
   if (count * s.heads == 0) return;
-  const AttentionDecode<T> decode{o, q, key_cache, value_cache, rows, s, sinks};
+  const AttentionDecode<T> decode{o, q, key_cache, value_cache, rows, s, sinks, table};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());
   auto policy = AttentionPolicy(exec, static_cast<int>(count * s.heads), team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
@@ -216,10 +278,13 @@ void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<cons
   template void attention_forward_by_blocks<T>(const Exec&, const AttentionForward<T>&);     \
   template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>,          \
                                      View2<const T>, const AttentionShape&,                  \
+                                     const AttentionDropout&, View2<const T>);               \
+  template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>,          \
+                                     View2<const T>, View2<const T>, const AttentionShape&,  \
                                      const AttentionDropout&);                               \
   template void attention_decode<T>(const Exec&, View2<T>, View2<const T>, View3<const T>,   \
                                     View3<const T>, const CacheRows&, const AttentionShape&, \
-                                    View1<const T>)
+                                    View1<const T>, View2<const T>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);

@@ -9,8 +9,8 @@ namespace {
 /// documents are left to the tensor-core kernels, which skip blocks of keys that no query sees.
 bool takes(const AttentionShape& s, const AttentionDropout& dropout) {
   return dropout.rate == 0.0 && s.window == 0 && s.cap == 0 && !s.has_documents() &&
-         s.heads_before == 0 && s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 &&
-         s.tokens() * s.heads > 0;
+         !s.has_biases() && !s.has_key_ranges() && s.heads_before == 0 &&
+         s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 && s.tokens() * s.heads > 0;
 }
 
 template <class T>

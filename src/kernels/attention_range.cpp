@@ -1,12 +1,22 @@
 // Attention of some queries to some keys by the portable kernels, and copies between rows of qkv
 // and the blocks of keys, values and gradients that a ring of ranks sends.
 #include <trireme/kernels/attention_range.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/portable_attention_backward.hpp>
 #include <trireme/kernels/portable_attention_forward.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {
+namespace {
+
+void expect_no_biases(const AttentionRange& part) {
+  check(!part.has_biases() && !part.has_key_ranges(),
+        "attention by parts with biases or ranges of keys, expected neither");
+}
+
+}  // namespace
 
 template <class T>
 void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T>> sums,
@@ -14,6 +24,7 @@ void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T
                             View2<const T> key_value, const AttentionRange& part, bool first,
                             const AttentionDropout& dropout) {
   if (part.batch * part.heads == 0 || !part.is_seen()) return;
+  expect_no_biases(part);
   const std::int64_t rows = part.batch * part.queries.rows;
   const std::int64_t columns = part.heads * part.head_size;
   expect_shape(o, "o", {rows, columns});
@@ -22,8 +33,7 @@ void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T
   if (part.has_documents()) expect_shape(part.positions, "positions", {rows});
   expect_shape(key_value, "key_value",
                {part.batch * part.keys.rows, 2 * part.key_value_heads * part.head_size});
-  AttentionForward<T> forward(o, logsumexp, qkv, part, AttentionMasks(dropout, part));
-  forward.key_value = key_value;
+  AttentionForward<T> forward(o, logsumexp, qkv, key_value, part, AttentionMasks(dropout, part));
   forward.merges = !first;
   forward.native = handle.choice().attention(dtype_of<T>).forward == AttentionBackend::native;
   if constexpr (is_narrow<T>) {
@@ -41,6 +51,7 @@ void attention_part_backward(const Handle& handle, View2<T> dqkv, View1<Accumula
                              const AttentionRange& part, bool first,
                              const AttentionDropout& dropout) {
   if (part.batch * part.key_value_heads == 0 || !part.is_seen()) return;
+  expect_no_biases(part);
   const std::int64_t rows = part.batch * part.queries.rows;
   const std::int64_t columns = part.heads * part.head_size;
   const std::int64_t key_columns = 2 * part.key_value_heads * part.head_size;
@@ -55,15 +66,16 @@ void attention_part_backward(const Handle& handle, View2<T> dqkv, View1<Accumula
   if constexpr (is_narrow<T>) expect_shape(sums, "sums", {rows * columns});
   const AttentionBackward<T> backward{
       dqkv,
+      {},
       grad,
       qkv,
+      key_value,
       logsumexp,
       delta,
       part,
       AttentionMasks(dropout, part),
       HeadSizes<Accumulate<T>>(part.head_size),
       sums.data(),
-      key_value,
       dkey_value,
       !first,
       handle.choice().attention(dtype_of<T>).backward == AttentionBackend::native};

@@ -20,6 +20,7 @@ namespace {
 bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
           std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (s.has_biases() || s.has_key_ranges()) return false;
   if (s.scale <= 0.0 || s.cap > 0.0 || s.batch * s.sequence * s.heads == 0) return false;
   if (s.batch * s.heads * s.sequence > most || s.sequence > most / 256) return false;
   return rows_of_16_bytes(arrays, strides) &&

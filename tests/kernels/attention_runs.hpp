@@ -140,12 +140,50 @@ inline AttentionDropout some_dropout() {
 /// Values are within [−1, 1]. A score is a sum of K products of magnitude σ ≤ scale·K, with an
 /// error of (K + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff). The logarithm of the sum has
 /// the same error. exp and the rescaling by blocks of 64 add 4 u each, and the sums over up to S
-/// keys S u. A probability therefore has a relative error δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
+/// keys S u. A probability therefore has a relative error δ = (2 (K + 2) σ + S + 4 S/64 + 8) u. The
+/// addition of a bias within [−1, 1] adds 2 (σ + 1) u.
 inline double relative_error(const AttentionShape& s, double u) {
   const auto size = static_cast<double>(s.head_size);
-  const auto keys = static_cast<double>(s.sequence);
+  const auto keys = static_cast<double>(s.keys_per_sample());
   const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
-  return (2.0 * (size + 2.0) * scale * size + keys + 4.0 * std::ceil(keys / 64.0) + 8.0) * u;
+  const double biases = s.has_biases() ? 2.0 * (scale * size + 1.0) : 0.0;
+  return (2.0 * (size + 2.0) * scale * size + keys + 4.0 * std::ceil(keys / 64.0) + 8.0 + biases) *
+         u;
+}
+
+/// Largest error of an element of o, a sum of values within [−1, 1] whose factors sum to 1/(1 −
+/// rate): 2 δ, for a probability and for the sum of all. Two-byte types round o and, on some
+/// processors, the probabilities.
+template <class T>
+double error_of_output(const AttentionShape& s, const AttentionDropout& dropout) {
+  const auto u = static_cast<double>(std::numeric_limits<Accumulate<T>>::epsilon()) / 2;
+  const double stored = std::is_same_v<T, Bf16> ? 1.0 / 128 : is_narrow<T> ? 1.0 / 1024 : 0;
+  return (2.0 * relative_error(s, u) + stored) / (1.0 - dropout.rate);
+}
+
+/// Expects that the norm of the error is at most that of a few roundings of the terms of T.
+template <class T, class U>
+void expect_gradient(const std::vector<U>& found, const std::vector<double>& expected,
+                     const AttentionShape& s, const char* what) {
+  const auto u = static_cast<double>(std::numeric_limits<Accumulate<T>>::epsilon()) / 2;
+  const double stored = std::is_same_v<T, Bf16> ? 1.0 / 128 : is_narrow<T> ? 1.0 / 1024 : 0;
+  ASSERT_EQ(found.size(), expected.size());
+  double norm = 0.0, error = 0.0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double difference = static_cast<double>(found[i]) - expected[i];
+    ASSERT_TRUE(std::isfinite(difference)) << what << " " << i;
+    norm += expected[i] * expected[i];
+    error += difference * difference;
+  }
+  // Rounding errors of either sign mostly cancel: δ of the probabilities and three roundings; and
+  // in the differences dp − delta of the gradients of scores, which may be far smaller than both,
+  // the error of delta, a sum of K products with rounded results.
+  const auto size = static_cast<double>(s.head_size);
+  const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
+  const double differences = scale * std::sqrt(size * static_cast<double>(found.size()));
+  EXPECT_LE(std::sqrt(error), 3.0 * (relative_error(s, u) + stored) * std::sqrt(norm) +
+                                  (relative_error(s, u) + stored / 8) * differences)
+      << what;
 }
 
 /// The central difference of L = Σ grad·o along `direction`, in double.

@@ -23,6 +23,7 @@ TYPED_TEST_SUITE(AttentionTeams, AllTypes);
 template <class T>
 struct Numbers {
   std::vector<T> dqkv;
+  std::vector<Accumulate<T>> dtable;
   using Launch = void (*)(const Exec&, const AttentionBackward<T>&);
 
   /// logsumexp and delta may be any numbers: both ways take them as they are.
@@ -35,14 +36,29 @@ struct Numbers {
         grad(uniform<T>(s.tokens() * columns, 2)), gradient(s.tokens() * s.qkv_columns(), T(nan));
     const DeviceArray<A> logsumexp(uniform<A>(s.tokens() * s.heads, 3)),
         delta(uniform<A>(s.tokens() * s.heads, 4)), wide(s.tokens() * columns, nan);
+    const std::int64_t biases = s.buckets.count * s.heads;
+    const DeviceArray<T> table(uniform<T>(biases, 5));
+    const DeviceArray<A> partial(relative_bias_workspace(s.sizes(), s.buckets.count));
+    const auto values = qkv.matrix(s.tokens(), s.qkv_columns());
+    const auto gradients = gradient.matrix(s.tokens(), s.qkv_columns());
     const Exec exec;
-    launch(exec, AttentionBackward<T>{
-                     gradient.matrix(s.tokens(), s.qkv_columns()), grad.matrix(s.tokens(), columns),
-                     qkv.matrix(s.tokens(), s.qkv_columns()),
-                     logsumexp.cube(s.batch, s.heads, s.sequence), delta.flat(), s,
-                     AttentionMasks(dropout, s), HeadSizes<A>(s.head_size), wide.data()});
+    AttentionBackward<T> backward{gradients,
+                                  columns_from(gradients, columns),
+                                  grad.matrix(s.tokens(), columns),
+                                  values,
+                                  columns_from(values, columns),
+                                  logsumexp.cube(s.batch, s.heads, s.sequence),
+                                  delta.flat(),
+                                  s,
+                                  AttentionMasks(dropout, s),
+                                  HeadSizes<A>(s.head_size),
+                                  wide.data()};
+    backward.table = table.matrix(s.buckets.count, s.heads);
+    if (s.has_biases()) backward.dtable = partial.data();
+    launch(exec, backward);
     fence(exec, "test");
     dqkv = gradient.values();
+    dtable = partial.values();
   }
 };
 
@@ -50,7 +66,8 @@ TYPED_TEST(AttentionTeams, TeamsPerBlockHaveTheBitsOfTeamsPerHead) {
   using T = TypeParam;
   for (AttentionShape s : {AttentionShape{2, 70, 6, 2, 13}, {1, 300, 2, 1, 32}, {1, 129, 3, 3, 80}})
     for (const bool causal : {true, false})
-      for (const std::int64_t window : {0, 1, 50, 65})
+      for (const std::int64_t window : {0, 1, 50, 65}) {
+        s.buckets = window == 50 || !causal ? relative_buckets(8, 20, !causal) : RelativeBuckets{};
         for (const auto& [rate, documents] :
              {std::pair(0.0, false), {0.3, false}, {0.0, true}, {0.3, true}}) {
           if ((window > 0 || documents) && !causal) continue;
@@ -67,7 +84,9 @@ TYPED_TEST(AttentionTeams, TeamsPerBlockHaveTheBitsOfTeamsPerHead) {
             const auto value = static_cast<double>(blocks.dqkv[i]);
             ASSERT_EQ(value, static_cast<double>(heads.dqkv[i])) << i;  // and so it is not NaN
           }
+          EXPECT_EQ(heads.dtable, blocks.dtable);
         }
+      }
 }
 
 }  // namespace

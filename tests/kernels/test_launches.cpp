@@ -354,6 +354,19 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   with_group.group = 1;
   with_group.scale = 0.5;
   const AttentionRange part(with_group);
+  AttentionShape across = shape, biased = shape;
+  across.causal = false;
+  across.key_sequence = 2;
+  across.key_begin = across.key_end = View1<const std::int32_t>(x.tokens.data(), few_rows);
+  biased.buckets = relative_buckets(4, 3, false);
+  const View2<T> two_keys = x.d.matrix(2, 8), dtwo_keys = x.c.matrix(2, 8);
+  const View2<const T> biases = x.b.matrix(4, 1);
+  const auto dbiases = x.dtable.matrix(4, 1);
+  const auto workspace_of = [&](const AttentionShape& s) {
+    return View1<Accumulate<T>>(x.dpositions.data(),
+                                at(attention_workspace_elements<T>(KernelChoice(), s)));
+  };
+  const auto biased_work = workspace_of(biased), across_work = workspace_of(across);
   const View2<T> key_value = x.d.matrix(few_rows, 8);
   const auto dkey_value = x.dtable.matrix(few_rows, 8);
   const View1<Accumulate<T>> sums(x.dpositions.flat().data(), few_rows * 4);
@@ -376,6 +389,24 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
       {"attention_backward",
        [=](const Handle& e) {
          attention_backward<T>(e, dqkv, grad, o, qkv, lse, workspace, shape, mask);
+       }},
+      {"attention_forward to other keys",
+       [=](const Handle& e) { attention_forward<T>(e, o, lse, grad, two_keys, across, mask); }},
+      {"attention_backward to other keys",
+       [=](const Handle& e) {
+         attention_backward<T>(e, grad, dtwo_keys, o, o, grad, two_keys, lse, across_work, across,
+                               mask);
+       }},
+      {"attention_forward with biases",
+       [=](const Handle& e) { attention_forward<T>(e, o, lse, qkv, biased, mask, biases); }},
+      {"attention_backward with biases",
+       [=](const Handle& e) {
+         attention_backward<T>(e, dqkv, grad, o, qkv, lse, biased_work, biased, mask, biases,
+                               dbiases);
+       }},
+      {"attention_decode with biases",
+       [=](const Handle& e) {
+         attention_decode<T>(e, result, query, keys, values, one, biased, {}, biases);
        }},
       {"join_heads",
        [=](const Handle& e) {

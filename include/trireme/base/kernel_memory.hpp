@@ -47,6 +47,13 @@ constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool 
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;
 }
 
+/// Partial sums of the gradient of a table of relative biases: one row [buckets, H] per sample and
+/// block of queries, of which kernels use as many as their blocks' size needs.
+constexpr std::int64_t relative_bias_workspace(const AttentionSizes& s, std::int64_t buckets) {
+  constexpr std::int64_t smallest_block = 32;
+  return s.batch * ((s.sequence + smallest_block - 1) / smallest_block) * buckets * s.heads;
+}
+
 /// Rows, columns and depth of the operand blocks that are widened to fp32 at a time, where no
 /// library multiplies two-byte types.
 inline constexpr std::int64_t widened_block = 1024;

@@ -22,6 +22,9 @@ using AttentionMember = AttentionPolicy::member_type;
 /// Returns `shape` with its defaults filled in; a window that is at least as long as the sequence
 /// becomes 0 (no window). Error if the shape is inconsistent.
 AttentionShape resolved(const AttentionShape& shape);
+/// Errors for attention to keys of the same array, or of an array of their own.
+void expect_own_keys(const AttentionShape& shape);
+void expect_other_keys(const AttentionShape& shape);
 
 /// Head size K, and K rounded up to multiples of a register tile's rows and of its lanes.
 template <class T>
@@ -164,13 +167,30 @@ TRIREME_FUNCTION void cap_scores(A* __restrict scores, std::int64_t count, doubl
   for (std::int64_t i = 0; i < count; ++i) scores[i] = limit * fast_tanh(scores[i] * inverse);
 }
 
+/// Calls f(bucket, begin, end) for the parts of the offsets first, …, first + count − 1: bucket
+/// `bucket` has the offsets first + x with begin ≤ x < end. The threads of the team share the
+/// buckets.
+template <class F>
+TRIREME_FUNCTION void for_buckets(const AttentionMember& team, const RelativeBuckets& buckets,
+                                  std::int64_t first, std::int64_t count, const F& f) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, buckets.count), [&](int bucket) {
+    const RelativeBuckets::Offsets all = buckets.offsets(bucket);
+    const std::int64_t begin = all.begin > first ? all.begin - first : 0;
+    const std::int64_t end = all.end - first < count ? all.end - first : count;
+    if (begin < end) f(bucket, static_cast<int>(begin), static_cast<int>(end));
+  });
+}
+
+/// Number of offsets of the pairs of queries and keys of two blocks.
+inline constexpr int block_offsets = 2 * attention_block - 1;
+
 /// The dropout mask of one head of one sample.
 struct AttentionMask {
   RandomKey key;
   std::uint32_t threshold;  // elements with a smaller word are dropped
   double kept;              // factor of kept elements
-  std::int64_t sequence;
-  std::int64_t first;  // index of the word of query 0 and key 0
+  std::int64_t keys;        // words per query
+  std::int64_t first;       // index of the word of query 0 and key 0
 
   /// result[j] = 0 or `kept` for key k0 + j of query i, j in [0, attention_block). Not inlined on
   /// hosts: GCC 12 does not vectorise the function inside a larger loop.
@@ -178,7 +198,7 @@ struct AttentionMask {
   TRIREME_APART_ON_HOSTS void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
     constexpr int blocks = attention_block / 4;
     std::uint32_t words[4 * blocks + 4];
-    const std::int64_t element = first + i * sequence + k0;
+    const std::int64_t element = first + i * keys + k0;
     const auto block = static_cast<std::uint64_t>(element) / 4;
     const int offset = static_cast<int>(element % 4);
 #pragma omp simd
@@ -200,7 +220,7 @@ struct AttentionMask {
 /// The masks of all heads and samples.
 struct AttentionMasks {
   AttentionDropout dropout;
-  std::int64_t sequence;
+  std::int64_t sequence, keys;
   std::uint32_t threshold;
   bool active;
 
@@ -209,8 +229,7 @@ struct AttentionMasks {
   TRIREME_FUNCTION AttentionMask operator()(std::int64_t b, std::int64_t h) const {
     const std::int64_t plane =
         (dropout.first_sample + b) * dropout.all_heads + dropout.first_head + h;
-    return {dropout.key, threshold, 1.0 / (1.0 - dropout.rate), sequence,
-            plane * sequence * sequence};
+    return {dropout.key, threshold, 1.0 / (1.0 - dropout.rate), keys, plane * sequence * keys};
   }
 };
 

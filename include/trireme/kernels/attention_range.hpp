@@ -18,14 +18,17 @@ struct AttentionTokens {
 };
 
 /// Queries and keys of a launch. The base class describes whole samples. A query sees the keys
-/// within its window and its document. With `causal`, queries and keys are the same tokens, and
-/// query i sees no keys after i. `positions` has one element per row of the queries' array.
+/// within its window, its document and its range. With `causal`, queries and keys are the same
+/// tokens, and query i sees no keys after i. `positions` and the ranges have one element per row of
+/// the queries' array.
 struct AttentionRange : AttentionShape {
   AttentionTokens queries, keys;
 
   /// All queries and keys of whole samples.
   AttentionRange(const AttentionShape& shape)
-      : AttentionShape(shape), queries{shape.sequence, 0, shape.sequence, 0}, keys(queries) {}
+      : AttentionShape(shape),
+        queries{shape.sequence, 0, shape.sequence, 0},
+        keys{shape.keys_per_sample(), 0, shape.keys_per_sample(), 0} {}
   AttentionRange(const AttentionShape& shape, const AttentionTokens& of_queries,
                  const AttentionTokens& of_keys, bool same)
       : AttentionShape(shape), queries(of_queries), keys(of_keys) {
@@ -40,33 +43,60 @@ struct AttentionRange : AttentionShape {
   }
   /// Position of query 0 minus position of key 0.
   TRIREME_FUNCTION std::int64_t shift() const { return queries.position - keys.position; }
-  /// Index of the first key that query i of sample b may see. If i ≥ queries.count, the document is
-  /// that of the last query.
+  /// Whether the first key of a query depends on its document or range.
+  TRIREME_FUNCTION bool has_starts() const { return has_documents() || has_key_ranges(); }
+  /// Index of the first key that query i of sample b may see. If i ≥ queries.count, the document or
+  /// range is that of the last query.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t b, std::int64_t i) const {
     const std::int64_t first = first_in_window(i);
-    if (!has_documents()) return first;
-    const std::int64_t start = document_start(b, i < queries.count ? i : queries.count - 1);
+    if (!has_starts()) return first;
+    const std::int64_t start = key_start(b, i < queries.count ? i : queries.count - 1);
     return start > first ? start : first;
   }
-  /// One past the last query of sample b whose window and document begin at or before key j; 0 or
-  /// less if there is no such query.
+  /// One past the last key that query i of sample b may see. If i ≥ queries.count, the range is
+  /// that of the last query.
+  TRIREME_FUNCTION std::int64_t end_key(std::int64_t b, std::int64_t i) const {
+    std::int64_t end = keys.count;
+    if (causal)
+      end = i + 1;
+    else if (has_key_ranges())
+      end = key_end(query_row(b, i < queries.count ? i : queries.count - 1));
+    return end < keys.count ? end : keys.count;
+  }
+  /// The first query of sample b that may see key j or a later key.
+  TRIREME_FUNCTION std::int64_t first_query(std::int64_t b, std::int64_t j) const {
+    if (causal) return j;
+    if (!has_key_ranges()) return 0;
+    std::int64_t begin = 0, end = queries.count;
+    while (begin < end) {
+      const std::int64_t middle = begin + (end - begin) / 2;
+      if (end_key(b, middle) > j)
+        end = middle;
+      else
+        begin = middle + 1;
+    }
+    return end;
+  }
+  /// One past the last query of sample b whose window, document and range begin at or before key j;
+  /// 0 or less if there is no such query.
   TRIREME_FUNCTION std::int64_t end_query(std::int64_t b, std::int64_t j) const {
     std::int64_t end =
         window > 0 && j + window - shift() < queries.count ? j + window - shift() : queries.count;
-    if (!has_documents()) return end;
+    if (!has_starts()) return end;
     std::int64_t begin = 0;  // queries before `begin` see key j; queries from `end` on do not
     while (begin < end) {
       const std::int64_t middle = begin + (end - begin) / 2;
-      if (document_start(b, middle) <= j)
+      if (key_start(b, middle) <= j)
         begin = middle + 1;
       else
         end = middle;
     }
     return end;
   }
-  /// First key of the document of query i; negative if the document begins before key 0.
-  TRIREME_FUNCTION std::int64_t document_start(std::int64_t b, std::int64_t i) const {
-    return i + shift() - positions(query_row(b, i));
+  /// First key of the document or range of query i; negative if a document begins before key 0.
+  TRIREME_FUNCTION std::int64_t key_start(std::int64_t b, std::int64_t i) const {
+    const std::int64_t row = query_row(b, i);
+    return has_key_ranges() ? key_begin(row) : i + shift() - positions(row);
   }
   /// Whether any query sees any key if documents are ignored.
   bool is_seen() const {

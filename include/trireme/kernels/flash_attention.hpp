@@ -15,8 +15,9 @@
 namespace trireme::kernels {
 
 /// Whether the tensor-core kernels support this call: a head size in FlashHeadSizes, a positive
-/// scale, no soft cap, at least one token and head, rows that begin at multiples of 16 bytes, and
-/// sizes that are not too large for the kernels' indices. `strides` are in two-byte elements.
+/// scale, no soft cap, biases or ranges of keys, at least one token and head, rows that begin at
+/// multiples of 16 bytes, and sizes that are not too large for the kernels' indices. `strides` are
+/// in two-byte elements.
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
 

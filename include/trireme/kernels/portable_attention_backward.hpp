@@ -8,7 +8,7 @@
 #include <cstdint>
 
 /// The gradient of the portable attention, by blocks of queries and keys. Scores and probabilities
-/// are recomputed from qkv and logsumexp.
+/// are recomputed from queries, keys and logsumexp.
 namespace trireme::kernels {
 
 /// Gradients that a team computes.
@@ -30,19 +30,22 @@ struct AttentionBackward {
   static constexpr int block = attention_block;
   static constexpr int blocks_together = exec_on_host ? 4 : 1;  // of keys, with heads()
 
-  View2<T> dqkv;
+  View2<T> dq;          // [T, ≥ H·K], columns of queries first
+  View2<T> dkey_value;  // [rows, 2 Hkv·K]
   View2<const T> grad;
-  View2<const T> qkv;
+  View2<const T> q;          // as dq
+  View2<const T> key_value;  // as dkey_value
   View3<const A> logsumexp;
   View1<const A> delta;  // [B·H·S], attention_delta()
   AttentionRange shape;
   AttentionMasks masks;
   HeadSizes<A> head;
-  A* wide_queries;                // [T, H·K] sums of the queries' gradients, for two-byte T
-  View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
-  View2<A> dkey_value = {};       // [rows, 2 Hkv·K] sums of key and value gradients, or empty
-  bool adds_queries = false;      ///< adds to the queries' gradients of earlier launches
-  bool native = false;            ///< products by the processor's bf16 instructions
+  A* wide_queries;               // [T, H·K] sums of the queries' gradients, for two-byte T
+  View2<A> key_value_sums = {};  // as dkey_value, receives these gradients in its place; or empty
+  bool adds_queries = false;     ///< adds to the queries' gradients of earlier launches
+  bool native = false;           ///< products by the processor's bf16 instructions
+  View2<const T> table = {};     // [buckets, H] biases, or empty
+  A* dtable = nullptr;  // [B, blocks of queries, buckets, H], to which gradients are added; or null
 
   /// Arrays in the scratch memory of a team. Each block of keys has its own arrays before
   /// `queries`; the other arrays are shared.
@@ -62,6 +65,8 @@ struct AttentionBackward {
     A* sums;                   // [block, lanes of K], gradients of the queries so far
     A* p;                      // [block of queries, block of keys], scores, later probabilities
     A* ds;                     // [block of queries, block of keys], gradients of the scores
+    A* biases;                 // [block_offsets]
+    A* dbiases;                // [block_offsets]
     Bf16* packed_queries;      // left, [block, K]
     Bf16* packed_grads;        // left, [block, K]
     Bf16* packed_queries_by_column;  // left, [rows of K, block]
@@ -75,10 +80,12 @@ struct AttentionBackward {
   }
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
     return blocks_together * key_elements() + block * (4 * head.lanes + 2 * block) +
+           bias_elements() +
            (native ? 2 * native_elements(block, head.size) + 2 * native_elements(head.rows, block) +
                          native_elements(block, block)
                    : 0);
   }
+  KOKKOS_FUNCTION int bias_elements() const { return shape.has_biases() ? 4 * block : 0; }
   /// The arrays of block `number` of the team's blocks of keys. `first`: see aligned_scratch().
   KOKKOS_FUNCTION Scratch scratch(A* first, int number) const {
     Scratch s{};
@@ -93,13 +100,15 @@ struct AttentionBackward {
     s.sums = s.dqueries + head.lanes * block;
     s.p = s.sums + head.lanes * block;
     s.ds = s.p + block * block;
+    s.biases = s.ds + block * block;
+    s.dbiases = s.biases + 2 * block;
     if (!native) return s;
     const std::int64_t by_row = 2 * native_elements(block, head.size);
     const std::int64_t by_column = 2 * native_elements(head.rows, block);
     s.packed_keys = reinterpret_cast<Bf16*>(s.dvalues + head.rows * block);
     s.packed_values = s.packed_keys + by_row;
     s.packed_keys_by_row = s.packed_values + by_row;
-    s.packed_queries = reinterpret_cast<Bf16*>(s.ds + block * block);
+    s.packed_queries = reinterpret_cast<Bf16*>(s.biases + bias_elements());
     s.packed_grads = s.packed_queries + by_row;
     s.packed_queries_by_column = s.packed_grads + by_row;
     s.packed_grads_by_column = s.packed_queries_by_column + by_column;
@@ -108,7 +117,9 @@ struct AttentionBackward {
   }
 
   std::int64_t blocks() const { return padded(shape.keys.count, block) / block; }
-  std::int64_t query_blocks() const { return padded(shape.queries.count, block) / block; }
+  KOKKOS_FUNCTION std::int64_t query_blocks() const {
+    return padded(shape.queries.count, block) / block;
+  }
   std::int64_t heads() const { return shape.batch * shape.key_value_heads; }
   std::int64_t key_teams() const { return heads() * blocks(); }
   std::int64_t query_teams() const { return shape.batch * shape.heads * query_blocks(); }
@@ -142,10 +153,9 @@ struct AttentionBackward {
     const std::int64_t turn = team.league_rank() / planes;
     const std::int64_t b = team.league_rank() % planes / shape.heads;
     const std::int64_t h = team.league_rank() % shape.heads;
-    const std::int64_t q0 = (padded(shape.queries.count, block) / block - 1 - turn) * block;
+    const std::int64_t q0 = (query_blocks() - 1 - turn) * block;
     const Scratch s = scratch(aligned_scratch<A>(team, scratch_elements()), 0);
-    const std::int64_t end =
-        shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
+    const std::int64_t end = shape.end_key(b, q0 + block - 1);
     const std::int64_t begin = shape.first_key(b, q0) / block * block;
     load_queries(team, s, b, h, q0);
     if (begin < end) load_sums(team, s, b, h, q0, begin);
@@ -163,7 +173,7 @@ struct AttentionBackward {
 
  private:
   /// Whether other launches add to the gradients: see attention_part_backward.
-  KOKKOS_FUNCTION bool in_parts() const { return dkey_value.data() != nullptr; }
+  KOKKOS_FUNCTION bool in_parts() const { return key_value_sums.data() != nullptr; }
 
   /// The query heads [first, end) that use a head of keys and values.
   struct QueryHeads {
@@ -177,11 +187,8 @@ struct AttentionBackward {
 
   KOKKOS_FUNCTION void load_keys(const AttentionMember& team, const Scratch& s, std::int64_t b,
                                  std::int64_t kv_head, std::int64_t k0) const {
-    const bool apart = key_value.data() != nullptr;
-    const auto stride = static_cast<std::int64_t>(apart ? key_value.stride(0) : qkv.stride(0));
-    const std::int64_t row = shape.key_row(b, k0);
-    const T* keys = apart ? &key_value(row, kv_head * head.size)
-                          : &qkv(row, (shape.heads + kv_head) * head.size);
+    const auto stride = static_cast<std::int64_t>(key_value.stride(0));
+    const T* keys = &key_value(shape.key_row(b, k0), kv_head * head.size);
     const T* values = keys + shape.key_value_heads * head.size;
     const std::int64_t valid = shape.keys.count - k0;
     copy_transposed(team, s.keys_transposed, keys, stride, valid, head.size,
@@ -208,8 +215,9 @@ struct AttentionBackward {
     }
     const QueryHeads of(shape, kv_head);
     const std::int64_t end_query = shape.end_query(b, first + count * block - 1);
+    const std::int64_t first_query = shape.first_query(b, first) / block * block;
     for (std::int64_t h = of.first; h < of.end; ++h)
-      for (std::int64_t q0 = shape.causal ? first : 0; q0 < end_query; q0 += block)
+      for (std::int64_t q0 = first_query; q0 < end_query; q0 += block)
         add_pairs<wanted>(team, memory, b, h, q0, first, count);
     team.team_barrier();
     for (int n = 0; n < count; ++n)
@@ -222,16 +230,16 @@ struct AttentionBackward {
                                   std::int64_t kv_head, std::int64_t k0) const {
     const std::int64_t token = shape.key_row(b, k0);
     if (in_parts()) {
-      A* const sums = &dkey_value(token, kv_head * head.size);
+      A* const sums = &key_value_sums(token, kv_head * head.size);
       add_transposed(team, s.dkeys, sums, shape.keys.count - k0);
       add_transposed(team, s.dvalues, sums + shape.key_value_heads * head.size,
                      shape.keys.count - k0);
       return;
     }
-    const std::int64_t key_column = (shape.heads + kv_head) * head.size;
-    const std::int64_t value_column = key_column + shape.key_value_heads * head.size;
-    write_transposed(team, s.dkeys, &dqkv(token, key_column), shape.keys.count - k0);
-    write_transposed(team, s.dvalues, &dqkv(token, value_column), shape.keys.count - k0);
+    T* const gradients = &dkey_value(token, kv_head * head.size);
+    write_transposed(team, s.dkeys, gradients, shape.keys.count - k0);
+    write_transposed(team, s.dvalues, gradients + shape.key_value_heads * head.size,
+                     shape.keys.count - k0);
   }
 
   /// Computes the `wanted` gradients from a block of queries of head h, which begins at q0, and the
@@ -246,7 +254,8 @@ struct AttentionBackward {
     QueriesAhead ahead = queries_after(b, h, q0);
     for (int n = 0; n < count; ++n) {
       const std::int64_t k0 = first + n * block;
-      if ((shape.causal && k0 > q0) || q0 >= shape.end_query(b, k0 + block - 1)) continue;
+      if (q0 + block <= shape.first_query(b, k0) || q0 >= shape.end_query(b, k0 + block - 1))
+        continue;
       if (!loaded) {
         load_queries(team, shared, b, h, q0);
         if constexpr (sums_queries) load_sums(team, shared, b, h, q0, k0);
@@ -273,8 +282,8 @@ struct AttentionBackward {
     const std::int64_t token = shape.query_row(b, q0);
     const std::int64_t valid = shape.queries.count - q0;
     const QuerySums sums = query_sums(b, h, q0);
-    return {rows_after<T>(&qkv(token, h * head.size), static_cast<std::int64_t>(qkv.stride(0)),
-                          valid, head.size),
+    return {rows_after<T>(&q(token, h * head.size), static_cast<std::int64_t>(q.stride(0)), valid,
+                          head.size),
             rows_after<T>(&grad(token, h * head.size), static_cast<std::int64_t>(grad.stride(0)),
                           valid, head.size),
             rows_after<A>(sums.first, sums.stride, valid, head.size)};
@@ -284,8 +293,8 @@ struct AttentionBackward {
                                     std::int64_t h, std::int64_t q0) const {
     const std::int64_t token = shape.query_row(b, q0);
     const std::int64_t valid = shape.queries.count - q0;
-    copy_block(team, s.queries, head.lanes, &qkv(token, h * head.size),
-               static_cast<std::int64_t>(qkv.stride(0)), valid, head.size, block);
+    copy_block(team, s.queries, head.lanes, &q(token, h * head.size),
+               static_cast<std::int64_t>(q.stride(0)), valid, head.size, block);
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     pack_left<T>(s.packed_queries, block, head.size, Broadcast<A>{s.queries, head.lanes, 1});
@@ -309,7 +318,7 @@ struct AttentionBackward {
       const std::int64_t columns = shape.heads * head.size;
       return {wide_queries + token * columns + h * head.size, columns, count};
     } else {
-      return {&dqkv(token, h * head.size), static_cast<std::int64_t>(dqkv.stride(0)), count};
+      return {&dq(token, h * head.size), static_cast<std::int64_t>(dq.stride(0)), count};
     }
   }
   /// `k0`: the first block of keys whose gradients are added. If it is the first that query q0
@@ -351,6 +360,7 @@ struct AttentionBackward {
           (diagonal && i + Tile<A>::rows <= j) || j + Tile<A>::lanes <= first_key(i);
       return Depth{0, hidden ? 0 : head.size};
     };
+    if (shape.has_biases()) load_biases(team, s, h, k0 - q0 - block + 1);
     const auto over_queries = [&](std::int64_t, std::int64_t j) {
       const std::int64_t end = k0 + j + Tile<A>::lanes - 1 + shape.window - shape.shift() - q0;
       return Depth{diagonal ? j : 0, shape.window > 0 && end < block ? end : block};
@@ -381,6 +391,7 @@ struct AttentionBackward {
                                        Lanes<const A>{s.ds, block}, over_queries);
     }
     if constexpr (wanted == Gradients::of_keys) return;
+    if (dtable != nullptr) add_bias_gradients(team, s, b, h, q0, k0);
     attention_product<Write::store, T>(team, {s.work, nullptr, s.packed_keys_by_row},
                                        Lanes<A>{s.dqueries, head.lanes}, block, head.lanes, block,
                                        Broadcast<A>{s.ds, block, 1},
@@ -405,9 +416,9 @@ struct AttentionBackward {
       A* __restrict ds = s.ds + i * block;
       const std::int64_t query = q0 + i;
       const std::int64_t first = shape.first_key(b, query) - k0;
-      std::int64_t end = shape.keys.count - k0 < block ? shape.keys.count - k0 : block;
-      if (shape.causal && query + 1 - k0 < end) end = query + 1 - k0;
-      if (query >= shape.queries.count || end <= first) end = 0;
+      const std::int64_t last = shape.end_key(b, query) - k0;
+      std::int64_t end = last < block ? last : block;
+      if (query >= shape.queries.count || end <= first || end < 0) end = 0;
       const auto seen = static_cast<int>(end);
       const auto begin = static_cast<int>(first > 0 && seen > 0 ? first : 0);
       const auto count = static_cast<unsigned>(seen - begin);
@@ -420,6 +431,7 @@ struct AttentionBackward {
 #pragma omp simd
         for (int j = 0; j < block; ++j) p[j] *= scale;
       }
+      if (shape.has_biases()) add_biases(p, s.biases + block - 1 - i);
       if (shape.cap > 0) cap_scores(p, block, shape.cap);
       A slopes[block];  // derivatives of the soft cap
       if (shape.cap > 0) slopes_of_cap(slopes, p);
@@ -445,6 +457,48 @@ struct AttentionBackward {
     });
   }
 
+  /// Biases of the offsets `first`, first + 1, …
+  TRIREME_APART_ON_HOSTS void load_biases(const AttentionMember& team, const Scratch& s,
+                                          std::int64_t h, std::int64_t first) const {
+    for_buckets(team, shape.buckets, first, block_offsets, [&](int bucket, int begin, int end) {
+      const A bias = static_cast<A>(table(bucket, h));
+      for (int x = begin; x < end; ++x) s.biases[x] = bias;
+    });
+  }
+
+  KOKKOS_FUNCTION static void add_biases(A* __restrict scores, const A* __restrict biases) {
+#pragma omp simd
+    for (int j = 0; j < block; ++j) scores[j] += biases[j];
+  }
+
+  /// Sums ds / scale along the diagonals of a pair of blocks, then over the offsets of each bucket.
+  TRIREME_APART_ON_HOSTS void add_bias_gradients(const AttentionMember& team, const Scratch& s,
+                                                 std::int64_t b, std::int64_t h, std::int64_t q0,
+                                                 std::int64_t k0) const {
+    constexpr int width = exec_on_host ? block_offsets : 1;  // diagonals per thread
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block_offsets / width), [&](int panel) {
+      const int first = panel * width - block + 1;  // key of the first diagonal and query 0
+      A* __restrict sums = s.dbiases + panel * width;
+      for (int d = 0; d < width; ++d) sums[d] = A(0);
+      for (int i = 0; i < block; ++i) {
+        const A* __restrict ds = s.ds + i * block;
+        const int key = first + i, end = key + width < block ? key + width : block;
+#pragma omp simd
+        for (int j = key > 0 ? key : 0; j < end; ++j) sums[j - key] += ds[j];
+      }
+    });
+    team.team_barrier();
+    const std::int64_t row = b * query_blocks() + q0 / block;
+    A* const sums = dtable + row * shape.buckets.count * shape.heads + h;
+    const A factor = static_cast<A>(1 / shape.scale);
+    for_buckets(team, shape.buckets, k0 - q0 - block + 1, block_offsets,
+                [&](int bucket, int begin, int end) {
+                  A sum = 0;
+                  for (int x = begin; x < end; ++x) sum += s.dbiases[x];
+                  sums[bucket * shape.heads] += factor * sum;
+                });
+  }
+
   /// 1 − (s / cap)² of capped scores s.
   KOKKOS_FUNCTION void slopes_of_cap(A* __restrict slopes, const A* __restrict scores) const {
     const A inverse = static_cast<A>(1 / shape.cap);
@@ -468,13 +522,13 @@ struct AttentionBackward {
     });
   }
 
-  /// Rounds the sums of the queries of head h into dqkv, for `count` tokens from row `first` on.
+  /// Rounds the sums of the queries of head h into dq, for `count` tokens from row `first` on.
   KOKKOS_FUNCTION void narrow_queries(const AttentionMember& team, std::int64_t first,
                                       std::int64_t count, std::int64_t h) const {
     const std::int64_t columns = shape.heads * head.size;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(count)), [&](int i) {
       const A* __restrict from = wide_queries + (first + i) * columns + h * head.size;
-      T* __restrict to = &dqkv(first + i, h * head.size);
+      T* __restrict to = &dq(first + i, h * head.size);
 #pragma omp simd
       for (std::int64_t d = 0; d < head.size; ++d) to[d] = static_cast<T>(from[d]);
     });
@@ -483,7 +537,7 @@ struct AttentionBackward {
   /// to[r, d] += from[d, r] for the rows r < valid of the block.
   KOKKOS_FUNCTION void add_transposed(const AttentionMember& team, const A* from, A* to,
                                       std::int64_t valid) const {
-    const auto stride = static_cast<std::int64_t>(dkey_value.stride(0));
+    const auto stride = static_cast<std::int64_t>(key_value_sums.stride(0));
     const auto count = static_cast<int>(valid < block ? valid : block);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int r) {
       for (std::int64_t d = 0; d < head.size; ++d) to[r * stride + d] += from[d * block + r];
@@ -492,7 +546,7 @@ struct AttentionBackward {
 
   KOKKOS_FUNCTION void write_transposed(const AttentionMember& team, const A* from, T* to,
                                         std::int64_t valid) const {
-    transpose<A>(team, to, static_cast<std::int64_t>(dqkv.stride(0)), from, block, head.size,
+    transpose<A>(team, to, static_cast<std::int64_t>(dkey_value.stride(0)), from, block, head.size,
                  valid < block ? valid : block, [](std::int64_t) { return A(1); });
   }
 };

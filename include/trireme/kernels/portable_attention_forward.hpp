@@ -26,21 +26,23 @@ struct AttentionForward {
 
   View2<T> o;
   View3<A> logsumexp;
-  View2<const T> qkv;
+  View2<const T> q;          // [T, ≥ H·K], columns of queries first
+  View2<const T> key_value;  // [rows, 2 Hkv·K]
   AttentionRange shape;
   AttentionMasks masks;
   HeadSizes<A> head;
-  std::int64_t query_teams;       // per head of a sample
-  View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
-  A* sums = nullptr;              // [T, H·K], receives the results in place of `o`; or null
-  bool merges = false;            ///< merges the results with previous results for other keys
-  bool native = false;            ///< products by the processor's bf16 instructions
+  std::int64_t query_teams;   // per head of a sample
+  View2<const T> table = {};  // [buckets, H] biases, or empty
+  A* sums = nullptr;          // [T, H·K], receives the results in place of `o`; or null
+  bool merges = false;        ///< merges the results with previous results for other keys
+  bool native = false;        ///< products by the processor's bf16 instructions
 
-  AttentionForward(View2<T> o_, View3<A> logsumexp_, View2<const T> qkv_, const AttentionRange& s,
-                   const AttentionMasks& m)
+  AttentionForward(View2<T> o_, View3<A> logsumexp_, View2<const T> q_, View2<const T> key_value_,
+                   const AttentionRange& s, const AttentionMasks& m)
       : o(o_),
         logsumexp(logsumexp_),
-        qkv(qkv_),
+        q(q_),
+        key_value(key_value_),
         shape(s),
         masks(m),
         head(s.head_size),
@@ -57,6 +59,7 @@ struct AttentionForward {
     A* keys;               // [block, lanes of K]
     A* values;             // [block, lanes of K]
     A* scores;             // [block of keys, block of queries], later probabilities
+    A* biases;             // [block_offsets], the last offset first
     Bf16* packed_keys;
     Bf16* packed_values;
     Bf16* work;  // packed probabilities
@@ -65,11 +68,12 @@ struct AttentionForward {
     return block * (head.size + head.rows + 2) + (native ? native_elements(block, head.size) : 0);
   }
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
-    return blocks_per_team * block_elements() + block * (2 * head.lanes + block) +
+    return blocks_per_team * block_elements() + block * (2 * head.lanes + block) + bias_elements() +
            (native ? native_elements(block, head.size) + native_elements(head.rows, block) +
                          native_elements(block, block)
                    : 0);
   }
+  KOKKOS_FUNCTION int bias_elements() const { return shape.has_biases() ? 2 * block : 0; }
   /// The arrays of block `number` of the team's blocks of queries. `first`: see aligned_scratch().
   KOKKOS_FUNCTION Scratch scratch(A* first, int number) const {
     Scratch s{};
@@ -80,9 +84,10 @@ struct AttentionForward {
     s.keys = first + blocks_per_team * block_elements();
     s.values = s.keys + block * head.lanes;
     s.scores = s.values + block * head.lanes;
+    s.biases = s.scores + block * block;
     if (!native) return s;
     s.packed_queries = reinterpret_cast<Bf16*>(s.sum + block);
-    s.packed_keys = reinterpret_cast<Bf16*>(s.scores + block * block);
+    s.packed_keys = reinterpret_cast<Bf16*>(s.biases + bias_elements());
     s.packed_values = s.packed_keys + 2 * native_elements(block, head.size);
     s.work = s.packed_values + 2 * native_elements(head.rows, block);
     return s;
@@ -100,26 +105,23 @@ struct AttentionForward {
     const std::int64_t b = plane / shape.heads;
     const std::int64_t h = plane % shape.heads;
     A* const memory = aligned_scratch<A>(team, scratch_elements());
-    const auto stride = static_cast<std::int64_t>(qkv.stride(0));
-    const std::int64_t kv_head = shape.key_value_head(h);
-    const bool apart = key_value.data() != nullptr;
-    const auto key_stride = apart ? static_cast<std::int64_t>(key_value.stride(0)) : stride;
-    const T* keys = apart ? key_value.data() + kv_head * head.size
-                          : qkv.data() + (shape.heads + kv_head) * head.size;
-    keys += shape.key_row(b, 0) * key_stride;
+    const auto stride = static_cast<std::int64_t>(q.stride(0));
+    const auto key_stride = static_cast<std::int64_t>(key_value.stride(0));
+    const T* keys =
+        key_value.data() + shape.key_value_head(h) * head.size + shape.key_row(b, 0) * key_stride;
     const T* values = keys + shape.key_value_heads * head.size;
 
     const int count = blocks_from(first);
     for (int n = 0; n < count; ++n) {
       const Scratch s = scratch(memory, n);
       const std::int64_t q0 = first + n * block;
-      copy_transposed(team, s.queries, qkv.data() + shape.query_row(b, q0) * stride + h * head.size,
+      copy_transposed(team, s.queries, q.data() + shape.query_row(b, q0) * stride + h * head.size,
                       stride, shape.queries.count - q0, head.size,
                       native ? A(1) : static_cast<A>(shape.scale));
       pack_right<T>(s.packed_queries, block, head.size, Lanes<const A>{s.queries, block});
       start(team, s);
     }
-    const std::int64_t end = end_key(first + (count - 1) * block);
+    const std::int64_t end = shape.end_key(b, first + count * block - 1);
     for (std::int64_t k0 = shape.first_key(b, first) / block * block; k0 < end; k0 += block) {
       const Scratch shared = scratch(memory, 0);
       const std::int64_t valid = shape.keys.count - k0;
@@ -136,11 +138,13 @@ struct AttentionForward {
           rows_after(values + k0 * key_stride, key_stride, end - k0, head.size);
       for (int n = 0; n < count; ++n) {
         const std::int64_t q0 = first + n * block;
-        if (k0 >= end_key(q0) || k0 + block <= shape.first_key(b, q0)) continue;
+        if (k0 >= shape.end_key(b, q0 + block - 1) || k0 + block <= shape.first_key(b, q0))
+          continue;
         add_pair(team, scratch(memory, n), b, h, q0, k0, keys_ahead, values_ahead);
         keys_ahead = values_ahead = {};
       }
     }
+    team.team_barrier();  // with ranges of keys, there may be no pair of blocks
     for (int n = 0; n < count; ++n) {
       if (merges || sums != nullptr)
         merge(team, scratch(memory, n), b, h, first + n * block);
@@ -155,10 +159,6 @@ struct AttentionForward {
     const std::int64_t rest = padded(shape.queries.count - first, block) / block;
     return static_cast<int>(rest < blocks_per_team ? rest : blocks_per_team);
   }
-  /// End of the keys that the block of queries at q0 may see.
-  KOKKOS_FUNCTION std::int64_t end_key(std::int64_t q0) const {
-    return shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
-  }
 
   /// Adds the block of keys at k0 to the results of the block of queries at q0. Not inlined on
   /// hosts: within a larger function, GCC 12 generates slower code for the products.
@@ -167,6 +167,7 @@ struct AttentionForward {
                                        std::int64_t k0, const RowsAhead<T>& keys_ahead,
                                        const RowsAhead<T>& values_ahead) const {
     const auto seen = [&](std::int64_t i) { return visible(b, i, q0, k0); };
+    if (shape.has_biases()) load_biases(team, s, h, k0 - q0 - block + 1);
     attention_product<Write::store, T>(
         team, {s.work, s.packed_keys, s.packed_queries}, Lanes<A>{s.scores, block}, block, block,
         head.size, Broadcast<A>{s.keys, head.lanes, 1}, Lanes<const A>{s.queries, block},
@@ -190,19 +191,33 @@ struct AttentionForward {
     team.team_barrier();
   }
 
+  /// Biases of the offsets `first`, first + 1, …
+  TRIREME_APART_ON_HOSTS void load_biases(const AttentionMember& team, const Scratch& s,
+                                          std::int64_t h, std::int64_t first) const {
+    for_buckets(team, shape.buckets, first, block_offsets, [&](int bucket, int begin, int end) {
+      const A bias = static_cast<A>(table(bucket, h));
+      for (int x = begin; x < end; ++x) s.biases[block_offsets - 1 - x] = bias;
+    });
+  }
+
   /// Range of the keys in the block at k0 that queries of the register tile of query i may see.
   /// Scores outside the range are not used.
   KOKKOS_FUNCTION Depth visible(std::int64_t b, std::int64_t i, std::int64_t q0,
                                 std::int64_t k0) const {
     constexpr std::int64_t lanes = Tile<A>::lanes;
     const std::int64_t first = shape.first_key(b, q0 + i / lanes * lanes) - k0;
-    return {first > 0 ? first : 0, shape.causal && k0 == q0 ? padded(i + 1, lanes) : block};
+    std::int64_t end = shape.causal && k0 == q0 ? padded(i + 1, lanes) : block;
+    if (shape.has_key_ranges()) {
+      const std::int64_t last = shape.end_key(b, q0 + i / lanes * lanes + lanes - 1) - k0;
+      end = last < 0 ? 0 : last < block ? last : block;
+    }
+    return {first > 0 ? first : 0, end};
   }
 
-  /// Clears sums and results. With a window or documents, a query may see no key of its first
-  /// blocks; its maximum then starts finite, so that exp(score − maximum) is not NaN.
+  /// Clears sums and results. With a window, documents or ranges, a query may see no key of its
+  /// first blocks; its maximum then starts finite, so that exp(score − maximum) is not NaN.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
-    const A none = shape.window > 0 || shape.has_documents() ? lowest : -infinity<A>;
+    const A none = shape.window > 0 || shape.has_starts() ? lowest : -infinity<A>;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
       s.largest[i] = none;
       s.sum[i] = A(0);
@@ -217,7 +232,8 @@ struct AttentionForward {
   KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t b,
                                std::int64_t q0, std::int64_t k0) const {
     const bool masked = k0 + block > shape.keys.count || (shape.causal && k0 + block > q0) ||
-                        k0 < shape.first_key(b, q0 + block - 1);
+                        k0 < shape.first_key(b, q0 + block - 1) ||
+                        (shape.has_key_ranges() && k0 + block > shape.end_key(b, q0));
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block / width), [&](int panel) {
       const int first = panel * width;
       const Depth seen = visible(b, first, q0, k0);
@@ -232,8 +248,10 @@ struct AttentionForward {
       if (native) complete_native(scores, begin, keys);
       if (shape.cap > 0)
         for (int j = begin; j < keys; ++j) cap_scores(scores + j * block, width, shape.cap);
+      if (shape.has_biases()) add_biases(scores, s.biases + first, begin, keys);
       if (masked) mask(scores, q0 + first, k0, begin, keys);
-      if (masked && shape.has_documents()) mask_documents(scores, b, q0 + first, k0, begin, keys);
+      if (masked && shape.has_starts()) mask_starts(scores, b, q0 + first, k0, begin, keys);
+      if (masked && shape.has_key_ranges()) mask_ends(scores, b, q0 + first, k0, begin, keys);
       for (int j = begin; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
@@ -276,6 +294,15 @@ struct AttentionForward {
     }
   }
 
+  /// Adds biases[block − 1 + i − j] to the score of query i and key j.
+  KOKKOS_FUNCTION static void add_biases(A* __restrict scores, const A* __restrict biases,
+                                         int begin, int keys) {
+    for (int j = begin; j < keys; ++j) {
+#pragma omp simd
+      for (int i = 0; i < width; ++i) scores[j * block + i] += biases[block - 1 + i - j];
+    }
+  }
+
   /// Sets scores to −∞ for keys beyond the sequence, after the query (causal) or before its window.
   KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
@@ -293,9 +320,9 @@ struct AttentionForward {
     }
   }
 
-  /// Sets scores to −∞ for keys of earlier documents.
-  KOKKOS_FUNCTION void mask_documents(A* __restrict scores, std::int64_t b, std::int64_t query,
-                                      std::int64_t k0, int begin, int keys) const {
+  /// Sets scores to −∞ for keys before the document or range.
+  KOKKOS_FUNCTION void mask_starts(A* __restrict scores, std::int64_t b, std::int64_t query,
+                                   std::int64_t k0, int begin, int keys) const {
     int first[width];
     for (int i = 0; i < width; ++i) {
       const std::int64_t key = shape.first_key(b, query + i) - k0;
@@ -305,6 +332,21 @@ struct AttentionForward {
 #pragma omp simd
       for (int i = 0; i < width; ++i)
         scores[j * block + i] = j >= first[i] ? scores[j * block + i] : -infinity<A>;
+    }
+  }
+
+  /// Sets scores to −∞ for keys after the range.
+  KOKKOS_FUNCTION void mask_ends(A* __restrict scores, std::int64_t b, std::int64_t query,
+                                 std::int64_t k0, int begin, int keys) const {
+    int end[width];
+    for (int i = 0; i < width; ++i) {
+      const std::int64_t key = shape.end_key(b, query + i) - k0;
+      end[i] = static_cast<int>(key < 0 ? 0 : key < block ? key : block);
+    }
+    for (int j = begin; j < keys; ++j) {
+#pragma omp simd
+      for (int i = 0; i < width; ++i)
+        scores[j * block + i] = j < end[i] ? scores[j * block + i] : -infinity<A>;
     }
   }
 
@@ -355,11 +397,13 @@ struct AttentionForward {
                               std::int64_t h, std::int64_t q0) const {
     const int count = queries_from(q0);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int i) {
-      logsumexp(b, h, shape.queries.first + q0 + i) = s.largest[i] + static_cast<A>(log(s.sum[i]));
+      const A sum = s.sum[i];  // 0: the query sees no key
+      logsumexp(b, h, shape.queries.first + q0 + i) =
+          sum == A(0) ? lowest : s.largest[i] + static_cast<A>(log(sum));
     });
     transpose<A>(team, &o(shape.query_row(b, q0), h * head.size),
                  static_cast<std::int64_t>(o.stride(0)), s.result, block, head.size, count,
-                 [&](std::int64_t i) { return A(1) / s.sum[i]; });
+                 [&](std::int64_t i) { return s.sum[i] == A(0) ? A(0) : A(1) / s.sum[i]; });
   }
 };
 

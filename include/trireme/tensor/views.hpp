@@ -99,6 +99,13 @@ View2<T> first_columns(View2<T> x, std::int64_t columns) {
                          std::make_pair(std::size_t{0}, static_cast<std::size_t>(columns)));
 }
 
+/// The columns of `x` from `first` on. The distance between rows remains stride(0).
+template <class T>
+View2<T> columns_from(View2<T> x, std::int64_t first) {
+  return Kokkos::subview(x, Kokkos::ALL,
+                         std::make_pair(static_cast<std::size_t>(first), x.extent(1)));
+}
+
 template <class T>
 TRIREME_FUNCTION std::int64_t extent(const T& view, int axis) {
   return static_cast<std::int64_t>(view.extent(static_cast<std::size_t>(axis)));
