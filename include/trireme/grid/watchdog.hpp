@@ -30,6 +30,7 @@ class HeadStart {
 
  private:
   char* memory_ = nullptr;
+  char* pages_ = nullptr;  ///< in memory_, from the boundary of a huge page
   std::size_t mapped_ = 0;
 };
 
