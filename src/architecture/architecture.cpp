@@ -48,39 +48,44 @@ double products_of(const Architecture& a, Counts&& counts) {
   double products = 0;  // multiplications per sample; a whole number
   for (const Operation& op : a.head().operations)
     if (counts(op))
-      products += product_factor(op, Pass::forward) * products_per_token(op, a.model) *
+      products += product_factor(op, Pass::forward) * products_per_row(op, a.model) *
                   static_cast<double>(rows_per_sample(
                       a.head().tensors[static_cast<std::size_t>(op.output)].rows, a.model));
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// Sum of the values of all operations of all layers. `value` returns the value of an operation.
+/// Sum of the values of all operations of all layers. `value` returns the value of an operation of
+/// a kind of layer.
 template <class Value>
 double sum_of_layers(const Architecture& a, Value&& value) {
-  const std::vector<std::int64_t> counts = a.count_kinds({0, a.model.layers});
+  const std::vector<std::int64_t> counts = a.count_kinds({0, a.model.all_layers()});
   double sum = 0;
   for (std::size_t k = 0; k < counts.size(); ++k) {
     double of_kind = 0;
-    for (const Operation& op : a.layer_kinds()[k].operations) of_kind += value(op);
+    for (const Operation& op : a.layer_kinds()[k].operations)
+      of_kind += value(a.layer_kinds()[k], op);
     sum += static_cast<double>(counts[k]) * of_kind;
   }
   return sum;
 }
 
-/// Number of elements of an operation's matrices, or of its frozen matrices if `only_frozen`, by
-/// which a row is multiplied.
-double matrix_elements(const Operation& op, bool only_frozen) {
+/// Multiplications per token with elements of an operation's matrices, or of its frozen matrices if
+/// `only_frozen`.
+double matrix_products(const BlockDescription& layer, const Operation& op,
+                       const deck::ModelConfig& m, bool only_frozen) {
   double elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay && (array.frozen || !only_frozen))
       elements += static_cast<double>(array.elements());
-  return op.share * elements;
+  return op.share * elements * row_ratio(layer, op, m);
 }
 
 }  // namespace
 
 double Architecture::layer_products() const {
-  return sum_of_layers(*this, [](const Operation& op) { return matrix_elements(op, false); });
+  return sum_of_layers(*this, [&](const BlockDescription& layer, const Operation& op) {
+    return matrix_products(layer, op, model, false);
+  });
 }
 
 double Architecture::head_products() const {
@@ -92,13 +97,16 @@ double Architecture::logit_products() const {
 }
 
 double Architecture::attention_products() const {
-  return sum_of_layers(*this, [&](const Operation& op) {
-    return op.kind == OperationKind::attention ? products_per_token(op, model) : 0;
+  return sum_of_layers(*this, [&](const BlockDescription& layer, const Operation& op) {
+    return op.kind == OperationKind::attention ? products_per_token(layer, op, model) : 0;
   });
 }
 
 double Architecture::frozen_products() const {
-  return sum_of_layers(*this, [](const Operation& op) { return matrix_elements(op, true); }) +
+  return sum_of_layers(*this,
+                       [&](const BlockDescription& layer, const Operation& op) {
+                         return matrix_products(layer, op, model, true);
+                       }) +
          frozen_head_products();
 }
 
@@ -124,24 +132,27 @@ void add_layers(Architecture& a) {
   const bool first_differs = m.norm_placement == NormPlacement::post;
   // Properties in which the layers of a model may differ.
   struct Properties {
+    bool encoder;
     std::int64_t window;
     bool experts;
-    bool first;
+    bool end;  ///< the first or the last layer, if it differs
     std::vector<bool> frozen;
     auto operator<=>(const Properties&) const = default;
   };
   std::map<Properties, std::size_t> known;
-  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < m.all_layers(); ++layer) {
     const std::int64_t group = m.shared_layers > 0 ? layer % m.shared_layers : layer;
-    const std::string prefix = text("layers.", group, ".");
-    Properties properties{
-        m.window_of(layer), m.experts.in_layer(layer), first_differs && layer == 0, {}};
+    Properties properties{m.in_encoder(layer),
+                          m.window_of(layer),
+                          m.experts.in_layer(layer),
+                          (first_differs && layer == 0) || layer + 1 == m.encoder.layers,
+                          {}};
     if (some_frozen)
       for (const Operation& op : describe_layer(m, layer).operations)
         for (const ArraySpec& array : op.arrays) properties.frozen.push_back(array.frozen);
     const auto [found, is_new] = known.try_emplace(std::move(properties), a.kinds.size());
     if (is_new) a.kinds.push_back(describe_layer(m, layer));
-    a.blocks.push_back({found->second, prefix});
+    a.blocks.push_back({found->second, prefix_of_layer(m, group)});
   }
 }
 

@@ -76,19 +76,21 @@ Bytes place(std::vector<Interval>& intervals) {
 class Lowering {
  public:
   Lowering(const BlockDescription& layer, const RankSizes& sizes, const LoweringOptions& options)
-      : layer_(layer), sizes_(sizes), options_(options) {}
+      : layer_(layer), sizes_(sizes.of(layer.stream)), options_(options) {}
 
   BlockProgram run() {
     program_.kept = options_.kept;
     program_.split_backward = options_.training && options_.split_backward;
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
       kept_places_.push_back({});
-      if (layer_.tensors[t].home == Home::batch) kept_places_.back() = {Place::Memory::batch, 0};
-      if (!options_.kept[t] || layer_.tensors[t].home == Home::batch) continue;
+      const Home home = layer_.tensors[t].home;
+      if (home == Home::batch) kept_places_.back() = {Place::Memory::batch, 0};
+      if (home == Home::value) kept_places_.back() = value_place(static_cast<int>(t));
+      if (!options_.kept[t] || home == Home::batch || home == Home::value) continue;
       kept_places_.back() = {Place::Memory::kept, program_.kept_bytes};
       program_.kept_bytes += bytes(layer_.tensors[t]);
     }
-    program_.forward = assign(forward_calls(layer_));
+    program_.forward = assign(forward_calls(layer_), true);
     if (options_.training) lower_backward();
     for (const PhaseProgram* phase : {&program_.forward, &program_.backward,
                                       &program_.backward_input, &program_.backward_weight})
@@ -100,7 +102,7 @@ class Lowering {
   void lower_backward() {
     const BackwardCalls backward = backward_calls(layer_);
     const auto lowered = [&](const std::vector<OperationCall>& calls) {
-      return assign(with_recomputation(layer_, options_.kept, calls));
+      return assign(with_recomputation(layer_, options_.kept, calls), false);
     };
     check_stream(backward.input);
     if (!program_.split_backward) {
@@ -128,19 +130,29 @@ class Lowering {
   }
 
   /// Memory of a value that is not transient; `none` for a transient value.
-  Place fixed_place(const Value& value) const {
+  Place fixed_place(const Value& value, bool forward) const {
     if (!value.gradient) {
       const int root = root_of(layer_, value.tensor);
-      if (root == layer_.output) return {Place::Memory::output, 0};
+      // A last norm that is repeated in the backward pass writes it to transient memory.
+      if (root == layer_.output && forward) return {Place::Memory::output, 0};
       return kept_places_[at(root)];
     }
+    if (layer_.tensors[at(value.tensor)].home == Home::value) return value_place(value.tensor);
     if (on_stream(value.tensor)) return {Place::Memory::stream, 0};
     return work_places_.empty() ? Place{} : work_places_[at(value.tensor)];
   }
 
+  Place value_place(int tensor) const {
+    return {Place::Memory::value, value_offset(layer_.tensors[at(tensor)].value, sizes_,
+                                               options_.element, options_.accumulate)};
+  }
+
   /// Whether the tensor's gradient is stored in the gradient of the residual stream: true for the
-  /// layer's input and for the outputs of residual additions.
+  /// layer's input and output, and for the outputs of residual additions, except before a last
+  /// norm, which needs the gradient of its output longer.
   bool on_stream(int tensor) const {
+    const Operation& last = layer_.operations.back();
+    if (last.kind == OperationKind::norm && last.input() == tensor) return false;
     return tensor == 0 || tensor == layer_.output ||
            std::ranges::any_of(layer_.operations, [&](const Operation& op) {
              return op.kind == OperationKind::residual && op.output == tensor;
@@ -162,12 +174,12 @@ class Lowering {
     }
   }
 
-  PhaseProgram assign(std::vector<OperationCall> calls) const {
+  PhaseProgram assign(std::vector<OperationCall> calls, bool forward) const {
     PhaseProgram phase;
     phase.calls = std::move(calls);
     phase.tensors.resize(layer_.tensors.size());
     phase.gradients.resize(layer_.tensors.size());
-    std::vector<Interval> intervals = lifetimes(phase);
+    std::vector<Interval> intervals = lifetimes(phase, forward);
     phase.transient_bytes = place(intervals);
     for (const Interval& i : intervals) {
       Place& place = i.contribution_of >= 0 ? phase.calls[at(i.contribution_of)].contribution
@@ -184,14 +196,14 @@ class Lowering {
   }
 
   /// Sets the places of the values that are not transient. Returns the transient values.
-  std::vector<Interval> lifetimes(PhaseProgram& phase) const {
+  std::vector<Interval> lifetimes(PhaseProgram& phase, bool forward) const {
     std::vector<Interval> intervals;
     for (std::size_t s = 0; s < phase.calls.size(); ++s) {
       const CallEffects e = effects(layer_, phase.calls[s]);
       const auto use = [&](Value value, bool writes) {
         if (!value.gradient) value.tensor = root_of(layer_, value.tensor);
         Place& place = places(phase, value)[at(value.tensor)];
-        place = fixed_place(value);
+        place = fixed_place(value, forward);
         if (place.memory != Place::Memory::none) return;
         const auto found = std::ranges::find(intervals, value, &Interval::value);
         if (found != intervals.end()) {
@@ -248,7 +260,7 @@ class Lowering {
   }
 
   const BlockDescription& layer_;
-  const RankSizes& sizes_;
+  const RankSizes sizes_;
   const LoweringOptions& options_;
   BlockProgram program_;
   std::vector<Place> kept_places_;
@@ -272,12 +284,14 @@ Tensor gradient_of(const BlockDescription& layer, int tensor) {
 Kept kept_tensors(const BlockDescription& layer, Recompute recompute) {
   Kept kept = read_backward(layer);
   kept[0] = true;
+  for (std::size_t t = 1; t < kept.size(); ++t)
+    if (layer.tensors[t].home == Home::value) kept[t] = true;
   check(recompute != Recompute::automatic, "the choice of recompute = \"auto\" is not made yet");
   if (recompute == Recompute::full) return kept_for_evaluation(layer);
   if (recompute == Recompute::none) return kept;
   const std::vector<bool> read_early = read_backward(layer, Pass::backward_input);
   for (std::size_t t = 1; t < kept.size(); ++t) {
-    if (read_early[t] || !kept[t]) continue;
+    if (read_early[t] || !kept[t] || layer.tensors[t].home == Home::value) continue;
     if (rule_of(producer(layer, static_cast<int>(t)).kind).cheap) kept[t] = false;
   }
   return kept;
@@ -285,7 +299,8 @@ Kept kept_tensors(const BlockDescription& layer, Recompute recompute) {
 
 Kept kept_for_evaluation(const BlockDescription& layer) {
   Kept kept;
-  for (const Tensor& t : layer.tensors) kept.push_back(t.home == Home::batch);
+  for (const Tensor& t : layer.tensors)
+    kept.push_back(t.home == Home::batch || t.home == Home::value);
   kept[0] = true;
   return kept;
 }
@@ -322,7 +337,7 @@ double products_again(const BlockDescription& layer, const PhaseProgram& phase,
   for (const OperationCall& call : phase.calls)
     if (call.again) {
       const Operation& op = layer.operations[at(call.operation)];
-      products += product_factor(op, Pass::forward) * products_per_token(op, model);
+      products += product_factor(op, Pass::forward) * products_per_token(layer, op, model);
     }
   return products;
 }

@@ -55,7 +55,7 @@ std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t mo
 }  // namespace
 
 std::int64_t block_of(const Architecture& architecture, const RankArray& array) {
-  const std::int64_t layers = architecture.model.layers;
+  const std::int64_t layers = architecture.model.all_layers();
   const std::int64_t block = architecture.arrays[array.number].block;
   if (array.of_vocabulary)
     return block == 0 ? shared_token_table(layers) : shared_output_table(layers);
@@ -71,7 +71,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
       data_ranks_(data_ranks),
       expert_ranks_(shard.expert_size),
       by_block_(by_block),
-      layers_(architecture.model.layers),
+      layers_(architecture.model.all_layers()),
       tied_(architecture.model.tied_embeddings) {
   const std::int64_t layers = layers_;
   const bool shared = shard.shares_vocabulary();

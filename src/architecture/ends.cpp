@@ -52,6 +52,16 @@ class EndBuilder : public Builder {
   }
   bool later() const { return gradient_ != HeadGradient::with_losses; }
 
+  /// Adds the table [buckets, H] of biases of relative positions of one stack of layers.
+  void relative_table(bool encoder) {
+    const char* const name = encoder ? "encoder.relative_bias" : "relative_bias";
+    Operation op{OperationKind::table, name, {}, relative_bias(encoder)};
+    ArraySpec table = matrix(name, {m_.relative_buckets, m_.heads}, 1);
+    table.decay = false;
+    op.arrays = {std::move(table)};
+    add(std::move(op));
+  }
+
   void look_up(const char* name, int ids, int x, ArraySpec table) {
     Operation op{OperationKind::embedding, name, {ids}, x};
     if (table.tensor_cut() != nullptr) op.cut = Cut::inputs;
@@ -144,14 +154,26 @@ BlockDescription without_fields(BlockDescription part) {
 }  // namespace
 
 /// x = dropout(scale token[tokens] + position + segment[segments]); post-norm models have this
-/// dropout in the first layer
+/// dropout in the first layer. With an encoder, also memory = dropout(token[source]).
 BlockDescription describe_embedding(const ModelConfig& m) {
   EndBuilder b(m);
   const int tokens = b.field("tokens", Rows::tokens);
   const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
+  const int source = m.encoder.present() ? b.field("source", Rows::source_tokens) : -1;
   const int x = b.tensor("x", Rows::own, b.hidden());
   b.tensor("dx", Rows::own, b.hidden(), Numbers::compute, Home::split);
   b.look_up("embedding", tokens, x, table("embedding.token", m.vocabulary, m.hidden));
+  if (source >= 0) {
+    const int memory = b.value(ModelValue::source, Rows::source_own, b.hidden());
+    ArraySpec same = table("embedding.token", m.vocabulary, m.hidden);
+    same.tied = true;
+    b.look_up("source embedding", source, memory, std::move(same));
+    b.add({OperationKind::dropout, "source_dropout", {memory}, memory});
+  }
+  if (m.has_relative_positions()) {
+    b.relative_table(true);
+    b.relative_table(false);
+  }
   if (m.positions == Positions::learned)
     b.look_up("positions", x, x, matrix("embedding.position", {m.sequence, m.hidden}, -1));
   if (segments >= 0)

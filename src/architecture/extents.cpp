@@ -109,6 +109,12 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
       return held(rows.experts, n) + 1;
     case Rows::chunks:
       return n.micro * (n.context_ranks > 1 ? 2 * n.context_ranks : 1);
+    case Rows::source_tokens:
+      return n.source.tokens;
+    case Rows::source_own:
+      return n.source.rows;
+    case Rows::buckets:
+      return n.buckets;
     case Rows::none:
       return 0;
   }
@@ -117,6 +123,7 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
 
 std::int64_t all_rows_of(const Rows& rows, const RankSizes& n) {
   if (rows == Rows::own || rows == Rows::received) return n.tokens;
+  if (rows == Rows::source_own) return n.source.tokens;
   if (rows == Rows::logit_block) return n.targets;
   return rows_of(rows, n);
 }

@@ -21,7 +21,7 @@ std::int64_t columns_of(const BlockDescription& layer, int tensor, const RankSiz
 
 std::int64_t fp8_tensors(const Architecture& architecture, std::int64_t end) {
   const std::vector<std::int64_t> counts =
-      architecture.count_kinds({0, end < 0 ? architecture.model.layers : end});
+      architecture.count_kinds({0, end < 0 ? architecture.model.all_layers() : end});
   std::int64_t tensors = 0;
   for (std::size_t k = 0; k < counts.size(); ++k)
     tensors += counts[k] * tensors_of_operation * linear_operations(architecture.layer_kinds()[k]);

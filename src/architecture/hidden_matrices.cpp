@@ -97,7 +97,7 @@ MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
   const auto cuts = cuts_of(architecture);
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
-    if (!is_hidden_matrix(spec, architecture.model.layers)) continue;
+    if (!is_hidden_matrix(spec, architecture.model.all_layers())) continue;
     if (spec.of_experts()) {
       add_experts(matrices_, spec, local, shard);
     } else if (spec.tensor_cut() == nullptr) {

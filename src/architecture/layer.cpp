@@ -19,12 +19,17 @@ class LayerBuilder : public Builder {
  public:
   LayerBuilder(const ModelConfig& model, std::int64_t layer)
       : Builder(model),
+        encoder_(model.in_encoder(layer)),
         window_(model.window_of(layer)),
         groups_(model.heads / model.heads_per_group()),
-        residual_deviation_(model.norm_placement == NormPlacement::post
-                                ? weight_deviation
-                                : weight_deviation /
-                                      std::sqrt(2.0 * static_cast<double>(model.layers))) {}
+        residual_deviation_(
+            model.norm_placement == NormPlacement::post
+                ? weight_deviation
+                : weight_deviation /
+                      std::sqrt(2.0 * static_cast<double>(encoder_ ? model.encoder.layers
+                                                                   : model.layers))) {
+    built_.stream = encoder_ ? Stream::source : Stream::tokens;
+  }
 
   /// `unit` columns for each head of queries.
   Columns all_queries(std::string_view symbol, std::int64_t unit) const {
@@ -41,6 +46,13 @@ class LayerBuilder : public Builder {
 
   int norm(const char* name, const char* output, int x) {
     return Builder::norm(name, x, tensor(output, Rows::own, hidden()), m_.norm);
+  }
+
+  /// A norm whose result is the layer's output.
+  int last_norm(const char* name, const char* output, int x) {
+    const int y = norm(name, output, x);
+    built_.operations.back().weights_with_input = true;
+    return y;
   }
 
   int dropout_of_embedding(int x) {
@@ -168,7 +180,10 @@ class LayerBuilder : public Builder {
                  {qkv},
                  tensor("o", Rows::tokens, all_queries("H K", m_.head_size()))};
     op.window = window_;
+    op.causal = m_.causal() && !encoder_;
+    op.keys = encoder_ ? m_.encoder.sequence : m_.sequence;
     op.saved = {tensor("logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
+    if (m_.has_relative_positions()) op.inputs.push_back(relative_bias(encoder_));
     if (!m_.attention_sinks) return add(std::move(op));
     op.arrays = {vector("attention.sinks", {m_.heads}, 0)};
     op.scratch = {tensor("sink_terms", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
@@ -178,6 +193,39 @@ class LayerBuilder : public Builder {
   int attention_output(int o) {
     return from_parts(values(o), "attention.output", "z1",
                       {m_.hidden, m_.heads, m_.value_columns()});
+  }
+
+  /// Attention of the decoder's tokens to the encoder's result.
+  int cross_attention(int y) {
+    const std::int64_t K = m_.head_size();
+    const int memory = value(ModelValue::source, Rows::source_own, hidden());
+    const auto product = [&](int x, const char* name, int output, ArraySpec array, ArraySpec bias) {
+      Operation op{OperationKind::linear, name, {x}, output};
+      op.cut = Cut::outputs;
+      op.arrays = {std::move(array)};
+      if (m_.biases != Biases::none) op.arrays.push_back(std::move(bias));
+      return add(std::move(op));
+    };
+    ArraySpec keys = matrix("cross_attention.key_value", {2, groups_, K, m_.hidden}, 1);
+    ArraySpec key_bias = vector("cross_attention.key_value_bias", {2, groups_, K}, 1);
+    keys.cuts = key_bias.cuts = by_groups(1);
+    Columns key_values = all_heads("2 Hkv K", K);
+    key_values.parts[0] = key_values.parts[1];
+    const int q =
+        product(y, "cross_attention.query", tensor("cross_q", Rows::tokens, all_queries("H K", K)),
+                matrix("cross_attention.query", {m_.heads, K, m_.hidden}, 0),
+                vector("cross_attention.query_bias", {m_.heads, K}, 0));
+    const int kv = product(memory, "cross_attention.key_value",
+                           tensor("cross_kv", Rows::source_tokens, key_values), std::move(keys),
+                           std::move(key_bias));
+    Operation op{OperationKind::attention,
+                 "cross_attention",
+                 {q, kv},
+                 tensor("cross_o", Rows::tokens, all_queries("H K", K))};
+    op.causal = false;
+    op.keys = m_.encoder.sequence;
+    op.saved = {tensor("cross_logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
+    return from_parts(add(std::move(op)), "cross_attention.output", "zc", {m_.hidden, m_.heads, K});
   }
 
   int up(int y) {
@@ -462,6 +510,7 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
+  bool encoder_;         ///< whether the layer belongs to the encoder
   std::int64_t window_;  ///< 0: full attention
   std::int64_t groups_;  ///< heads of keys and values
   /// Initial deviation of weights that add to the residual stream: Radford et al. 2019.
@@ -469,6 +518,11 @@ class LayerBuilder : public Builder {
 };
 
 }  // namespace
+
+std::string prefix_of_layer(const ModelConfig& m, std::int64_t layer) {
+  return m.in_encoder(layer) ? text("encoder.layers.", layer, ".")
+                             : text("layers.", layer - m.encoder.layers, ".");
+}
 
 /// pre-norm    x1 = x + dropout(attention(norm(x))),    out = x1 + dropout(feed_forward(norm(x1)))
 ///             (Radford et al. 2019; Touvron et al. 2023, arXiv 2302.13971)
@@ -480,8 +534,10 @@ class LayerBuilder : public Builder {
 ///             (Ding et al. 2021, arXiv 2105.13290; Gemma Team 2024, arXiv 2408.00118)
 /// output      x1 = x + dropout(norm(attention(x))),    out = x1 + dropout(norm(feed_forward(x1)))
 ///             (OLMo Team 2025, arXiv 2501.00656)
-/// A post-norm layer begins with the norm after the previous layer's addition: the first layer's
-/// first norm belongs to the embeddings, and the head's norm to the last layer.
+/// With an encoder, the decoder's layers also have xc = x1 + dropout(cross_attention(norm(x1))),
+/// and the encoder's last layer ends with a norm (Raffel et al. 2020, arXiv 1910.10683,
+/// section 2.1). A post-norm layer begins with the norm after the previous layer's addition: the
+/// first layer's first norm belongs to the embeddings, and the head's norm to the last layer.
 BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   check(m.heads % m.heads_per_group() == 0 &&
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
@@ -501,7 +557,11 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   if (m.positions == Positions::rotary) layer.rotary(qkv);
   int z1 = layer.attention_output(layer.attention(qkv));
   if (after) z1 = layer.norm("attention_output_norm", "n1", z1);
-  const int x1 = layer.residual("x1", post ? y1 : x, z1, 1);
+  int x1 = layer.residual("x1", post ? y1 : x, z1, 1);
+  if (m.encoder.present() && !m.in_encoder(number)) {
+    const int yc = layer.norm("cross_attention_norm", "yc", x1);
+    x1 = layer.residual("xc", x1, layer.cross_attention(yc), cross_attention_site);
+  }
 
   // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y)), or gelu
   // instead of silu; with experts, the weighted sum of the results of a token's experts
@@ -509,10 +569,12 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   int z2 =
       m.experts.in_layer(number) ? layer.experts(y2) : layer.down(layer.activation(layer.up(y2)));
   if (after) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
-  layer.residual("out", post ? y2 : x1, z2, 2);
+  const bool last_of_encoder = number + 1 == m.encoder.layers;
+  const int x2 = layer.residual(last_of_encoder ? "x2" : "out", post ? y2 : x1, z2, 2);
+  if (last_of_encoder) layer.last_norm("final_norm", "out", x2);
   BlockDescription described = layer.take();
   add_adapters(described, m);
-  mark_frozen(described, m, text("layers.", number, "."));
+  mark_frozen(described, m, prefix_of_layer(m, number));
   return described;
 }
 

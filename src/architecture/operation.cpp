@@ -9,13 +9,16 @@
 
 namespace trireme::architecture {
 
-std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m) {
+std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m, Stream stream) {
   switch (rows.kind) {
     case Rows::tokens:
     case Rows::own:
     case Rows::received:
     case Rows::exchanged:
-      return m.sequence;
+      return stream == Stream::source ? m.encoder.sequence : m.sequence;
+    case Rows::source_tokens:
+    case Rows::source_own:
+      return m.encoder.sequence;
     case Rows::targets:
     case Rows::logit_block:
       return m.targets();
@@ -32,10 +35,32 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m) {
     case Rows::copy_bounds:
     case Rows::bounds:
     case Rows::chunks:
+    case Rows::buckets:
     case Rows::none:
       return 0;
   }
   return 0;
+}
+
+Bytes value_offset(ModelValue value, const RankSizes& n, Bytes element, Bytes accumulate) {
+  const auto aligned = [](Bytes bytes) { return (bytes + 63) / 64 * 64; };
+  const Bytes rows = aligned(n.source.rows * n.hidden * element);
+  const Bytes table = aligned(n.buckets * n.heads * accumulate);
+  switch (value) {
+    case ModelValue::source:
+      return 0;
+    case ModelValue::encoder_bias:
+      return rows;
+    case ModelValue::decoder_bias:
+      return rows + table;
+  }
+  return 0;
+}
+
+Bytes value_bytes(const RankSizes& n, Bytes element, Bytes accumulate) {
+  const Bytes first = value_offset(ModelValue::encoder_bias, n, element, accumulate);
+  const Bytes second = value_offset(ModelValue::decoder_bias, n, element, accumulate);
+  return second + (second - first);
 }
 
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
@@ -55,9 +80,9 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 }
 
 std::string shape_text(const Tensor& t) {
-  constexpr auto rows =
-      words_of<Rows::Kind>("T", "R", "N", "B", "N + B", "N'", "B", "T e", "T min(k, e)", "T", "T e",
-                           "2 (e + 1)", "T e k'", "f T e k'", "E' + 1", "2 c B", "0");
+  constexpr auto rows = words_of<Rows::Kind>(
+      "T", "R", "N", "B", "N + B", "N'", "B", "T e", "T min(k, e)", "T", "T e", "2 (e + 1)",
+      "T e k'", "f T e k'", "E' + 1", "2 c B", "T'", "R'", "buckets", "0");
   return text("[", rows[at(t.rows.kind)], ", ", t.columns.symbol, "]");
 }
 
@@ -100,12 +125,12 @@ std::vector<int> read_by_product(const Operation& op, Pass pass) {
 }
 
 double attention_products(const Operation& op, const deck::ModelConfig& m) {
-  return static_cast<double>(m.heads * (m.head_size() + m.value_columns())) *
-         visible_tokens(m, op.window);
+  return static_cast<double>(m.heads * (m.head_size() + m.value_columns())) * visible_tokens(op);
 }
 
 bool is_cut(int tensor, const std::vector<Tensor>& tensors, bool cuts_tokens) {
-  return cuts_tokens && tensors[at(tensor)].rows == Rows::own;
+  const Rows& rows = tensors[at(tensor)].rows;
+  return cuts_tokens && (rows == Rows::own || rows == Rows::source_own);
 }
 
 /// The message of an operation with a cut: the rows of split outputs are gathered before the
@@ -253,14 +278,19 @@ constexpr OperationRule rotary{.name = "rotary", .rate = KernelRate::rotary};
 
 /// Products with keys and with values. The backward pass has two for each of the forward pass. The
 /// gradients of sinks need values that only backward_input reads.
-constexpr OperationRule attention{.name = "attention",
-                                  .weights_with_input = true,
-                                  .read_backward =
-                                      [](const Operation& op, Pass) {
-                                        return with_saved({op.input(), op.output}, op);
-                                      },
-                                  .products = attention_products,
-                                  .factors = {1, 2, 0}};
+constexpr OperationRule attention{
+    .name = "attention",
+    .weights_with_input = true,
+    .read_backward =
+        [](const Operation& op, Pass) {
+          std::vector<int> read = op.inputs;
+          read.insert(read.begin() + 1, op.output);
+          return with_saved(std::move(read), op);
+        },
+    .other_gradients =
+        [](const Operation& op) { return std::vector(op.inputs.begin() + 1, op.inputs.end()); },
+    .products = attention_products,
+    .factors = {1, 2, 0}};
 
 constexpr OperationRule activation{
     .name = "activation",
@@ -408,6 +438,12 @@ constexpr OperationRule take_values{.name = "take values",
                                     .rate = KernelRate::residual,
                                     .kernels = {"values.take", "values.place"}};
 
+/// The gradient of the output is that of the array.
+constexpr OperationRule table{.name = "table",
+                              .rate = KernelRate::embedding,
+                              .has_input_pass = false,
+                              .weight_pass = WeightPass::trained};
+
 }  // namespace rules
 }  // namespace
 
@@ -463,8 +499,14 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::join_heads;
     case OperationKind::take_values:
       return rules::take_values;
+    case OperationKind::table:
+      return rules::table;
   }
   return rules::norm;
+}
+
+bool computes_weights_with_input(const Operation& op) {
+  return rule_of(op.kind).weights_with_input || op.weights_with_input;
 }
 
 std::vector<int> tensors_read(const Operation& op, Pass pass) {
@@ -489,7 +531,7 @@ bool has_pass(const Operation& op, Pass pass) {
       return rule.has_input_pass;
     case Pass::backward_weight:
       return rule.weight_pass == WeightPass::always ||
-             (rule.weight_pass == WeightPass::trained && op.trains());
+             (rule.weight_pass == WeightPass::trained && op.trains() && !op.weights_with_input);
   }
   return false;
 }
@@ -521,19 +563,32 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
   return (message != nullptr ? message : message_of_cut)(op, pass, tensors, cuts_tokens);
 }
 
-double visible_tokens(const deck::ModelConfig& m, std::int64_t window) {
-  const auto S = static_cast<double>(m.sequence);
-  if (!m.causal()) return S;
-  const auto W = static_cast<double>(window > 0 ? std::min(window, m.sequence) : m.sequence);
+double visible_tokens(const Operation& op) {
+  const auto S = static_cast<double>(op.keys);
+  if (!op.causal) return S;
+  const auto W = static_cast<double>(op.window > 0 ? std::min(op.window, op.keys) : op.keys);
   return W - W * W / (2 * S);
 }
 
-double products_per_token(const Operation& op, const deck::ModelConfig& m) {
+double products_per_row(const Operation& op, const deck::ModelConfig& m) {
   if (const auto products = rule_of(op.kind).products; products != nullptr) return products(op, m);
   std::int64_t elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay) elements += array.elements();
   return op.share * static_cast<double>(elements);
+}
+
+double row_ratio(const BlockDescription& layer, const Operation& op, const deck::ModelConfig& m) {
+  const Rows& rows = layer.tensors[at(op.output)].rows;
+  const bool of_source =
+      layer.stream == Stream::source || rows == Rows::source_own || rows == Rows::source_tokens;
+  if (!of_source) return 1;
+  return static_cast<double>(m.encoder.sequence) / static_cast<double>(m.sequence);
+}
+
+double products_per_token(const BlockDescription& layer, const Operation& op,
+                          const deck::ModelConfig& m) {
+  return row_ratio(layer, op, m) * products_per_row(op, m);
 }
 
 double product_factor(const Operation& op, Pass pass) {
@@ -546,7 +601,9 @@ bool is_product(const Operation& op) {
   return rule.products == nullptr && rule.factors.front() > 0;
 }
 
-std::int64_t product_rows(const BlockDescription& part, const Operation& op, const RankSizes& n) {
+std::int64_t product_rows(const BlockDescription& part, const Operation& op,
+                          const RankSizes& sizes) {
+  const RankSizes n = sizes.of(part.stream);
   const Rows in = part.tensors[at(op.input())].rows, out = part.tensors[at(op.output)].rows;
   if (in == Rows::routed || out == Rows::routed)
     return mean_rows_of(in == Rows::routed ? in : out, n);
@@ -573,7 +630,8 @@ std::int64_t matrices_of(const BlockDescription& part, const Operation& op, cons
 }
 
 double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,
-                  const deck::ModelConfig& m, const RankSizes& n) {
+                  const deck::ModelConfig& m, const RankSizes& sizes) {
+  const RankSizes n = sizes.of(part.stream);
   double products = 0;  // multiplications per row
   std::int64_t rows = n.tokens;
   if (is_product(op)) {
@@ -582,12 +640,12 @@ double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,
                                    columns_of(part.tensors[at(op.output)].columns, n));
     rows = product_rows(part, op, n);
   } else if (op.kind == OperationKind::expert_rounds) {
-    products = products_per_token(op, m) /
+    products = products_per_row(op, m) /
                static_cast<double>(m.experts.active * (m.experts.split ? n.tensor_ranks : 1));
     rows = mean_rows_of(rows_of_experts(Rows::routed, m), n);
   } else if (rule_of(op.kind).products != nullptr) {
     products =
-        products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
+        products_per_row(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
   }
   return 2 * product_factor(op, pass) * products * static_cast<double>(rows);
 }

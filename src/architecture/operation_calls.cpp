@@ -20,6 +20,9 @@ class Backward {
   explicit Backward(const BlockDescription& layer)
       : layer_(layer), sums_(layer.tensors.size(), -1) {
     sums_[at(layer.output)] = layer.output;
+    // The readers of a value in later blocks have added to its gradient.
+    for (std::size_t t = 0; t < sums_.size(); ++t)
+      if (layer.tensors[t].home == Home::value) sums_[t] = static_cast<int>(t);
     for (int i = static_cast<int>(layer.operations.size()); i-- > 0;) add(i);
   }
 
@@ -180,8 +183,9 @@ CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
   return e;
 }
 
-CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, const RankSizes& n,
-                      Bytes element, Bytes accumulate) {
+CallBytes least_bytes(const BlockDescription& part, const OperationCall& call,
+                      const RankSizes& sizes, Bytes element, Bytes accumulate) {
+  const RankSizes n = sizes.of(part.stream);
   const Operation& op = part.operations[at(call.operation)];
   const OperationRule& rule = rule_of(op.kind);
   // Split inputs have the rows of all tokens before the sums over the tensor ranks.
@@ -198,7 +202,7 @@ CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, c
                                bytes_of(t.numbers, element, accumulate));
   };
   CallEffects e = effects(part, call);
-  if (rule.weights_with_input && call.pass == Pass::backward_weight)
+  if (computes_weights_with_input(op) && call.pass == Pass::backward_weight)
     for (const int t : rule.read_backward(op, call.pass)) e.reads.push_back({t});
   const bool of_table =
       !op.arrays.empty() && op.arrays.front().decay && product_factor(op, Pass::forward) == 0;

@@ -33,7 +33,7 @@ bool OuterSteps::together(std::int64_t step) const {
 int fragment_of(const ArraySpec& array, const deck::ModelConfig& model,
                 const deck::LocalConfig& local) {
   const std::int64_t layer = array.block - block_of_layer(0);
-  if (layer < 0 || layer >= model.layers) return 0;  // the embedding and the head
+  if (layer < 0 || layer >= model.all_layers()) return 0;  // the embedding and the head
   return static_cast<int>(layer % local.fragments);
 }
 

@@ -14,6 +14,14 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
   s.slice = shard.part(s.tokens).extent;
   s.cuts_tokens = sequence_parallel && shard.tensor_size > 1;
   s.rows = s.cuts_tokens ? s.slice : s.tokens;
+  if (m.encoder.present()) {
+    StreamSizes& source = s.source;
+    source.sequence = m.encoder.sequence;
+    source.tokens = micro * source.sequence;
+    source.slice = shard.part(source.tokens).extent;
+    source.rows = s.cuts_tokens ? source.slice : source.tokens;
+  }
+  if (m.has_relative_positions()) s.buckets = m.relative_buckets;
   s.hidden = m.hidden;
   const layout::Slice heads = shard.part(m.heads);
   s.heads = heads.extent;
@@ -35,6 +43,16 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
   s.expert_ranks = shard.expert_size;
   s.expert_batches = shard.expert_batches;
   return s;
+}
+
+RankSizes RankSizes::of(Stream stream) const {
+  if (stream == Stream::tokens) return *this;
+  RankSizes n = *this;
+  n.sequence = n.longest = source.sequence;
+  n.tokens = source.tokens;
+  n.rows = source.rows;
+  n.slice = source.slice;
+  return n;
 }
 
 }  // namespace trireme::architecture

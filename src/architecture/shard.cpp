@@ -14,14 +14,15 @@ using layout::Slice;
 
 namespace {
 
-/// Multiplications per row in all passes of an operation, or only in its forward pass. If all
-/// weight matrices are frozen, backward_weight is not counted, not even for trained adapters.
-double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_forward = false) {
+/// Multiplications in all passes of an operation, or only in its forward pass, which has
+/// `products`. If all weight matrices are frozen, backward_weight is not counted, not even for
+/// trained adapters.
+double passes_of(const Operation& op, double products, bool only_forward = false) {
   double factors = product_factor(op, Pass::forward);
   if (!only_forward) factors += product_factor(op, Pass::backward_input);
   const bool weighs = op.arrays.empty() || op.trains_product();
   if (!only_forward && weighs) factors += product_factor(op, Pass::backward_weight);
-  return factors * products_per_token(op, model);
+  return factors * products;
 }
 
 /// Multiplications per token in the passes of the layers.
@@ -37,14 +38,15 @@ BlockCosts layer_costs(const Architecture& a) {
     forward.push_back(0);
     all.push_back(0);
     for (const Operation& op : layer.operations) {
-      forward.back() += passes_of(op, a.model, true);
-      all.back() += passes_of(op, a.model);
+      const double products = products_per_token(layer, op, a.model);
+      forward.back() += passes_of(op, products, true);
+      all.back() += passes_of(op, products);
     }
   }
   BlockCosts costs;
-  costs.before.reserve(static_cast<std::size_t>(a.model.layers) + 1);
+  costs.before.reserve(static_cast<std::size_t>(a.model.all_layers()) + 1);
   costs.before.push_back(0);
-  for (std::int64_t layer = 0; layer < a.model.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < a.model.all_layers(); ++layer) {
     const double cost = (block_of_layer(layer) < a.first_trained ? forward : all)[a.kind_of(layer)];
     costs.before.push_back(costs.before.back() + cost);
     costs.equal = costs.equal && cost == costs.before[1];
@@ -57,7 +59,8 @@ double head_cost(const Architecture& a) {
   double products = 0;  // multiplications per sample
   for (const Operation& op : a.head().operations) {
     const Tensor& output = a.head().tensors[static_cast<std::size_t>(op.output)];
-    products += passes_of(op, a.model) * static_cast<double>(rows_per_sample(output.rows, a.model));
+    products += passes_of(op, products_per_row(op, a.model)) *
+                static_cast<double>(rows_per_sample(output.rows, a.model));
   }
   return products / static_cast<double>(a.model.sequence);
 }
@@ -116,7 +119,7 @@ std::vector<Slice> partition(const Architecture& architecture,
   const layout::StageMap map = parallel.stage_map();
   const int stages = map.stages();
   check(stages >= 1, "a partition into ", stages, " stages");
-  const std::int64_t layers = architecture.model.layers;
+  const std::int64_t layers = architecture.model.all_layers();
   if (!parallel.partition.empty()) return cut_by_hand(parallel.partition, layers, stages);
   const BlockCosts costs = layer_costs(architecture);
   const double head = parallel.shares_vocabulary() ? 0 : head_cost(architecture);
@@ -276,7 +279,7 @@ RankArray slice_of(const Architecture& architecture, const Shard& shard, std::si
   local.offset.assign(spec.shape.size(), 0);
   local.extent = spec.shape;
   local.frozen = spec.frozen;
-  local.matrix = matrix_kind(spec, architecture.model.layers);
+  local.matrix = matrix_kind(spec, architecture.model.all_layers());
   local.of_vocabulary = spec.of_vocabulary() && shard.shares_vocabulary();
   local.of_experts = spec.of_experts() && shard.expert_size > 1;
   for (const ArrayCut& cut : spec.cuts) {

@@ -29,7 +29,7 @@ EnumWords enum_words(DType) {
 }
 
 EnumWords enum_words(Positions) {
-  static constexpr auto all = words_of<Positions>("learned", "rotary");
+  static constexpr auto all = words_of<Positions>("learned", "rotary", "relative");
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/data/pairs.hpp>
+#include <trireme/data/span_batches.hpp>
 
 #include <algorithm>
 #include <optional>
@@ -78,6 +79,8 @@ std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config) {
       return std::make_unique<NextTokens>(config.model);
     case Objective::masked_token:
       return std::make_unique<Pairs>(config);
+    case Objective::corrupted_spans:
+      return std::make_unique<SpanBatches>(config);
   }
   return nullptr;
 }

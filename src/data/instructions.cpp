@@ -5,6 +5,7 @@
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace trireme::data {
@@ -20,14 +21,20 @@ void add_run(CountedTokens& out, std::int64_t& at, std::int64_t end, bool counte
   at = std::max(at, end);
 }
 
-enum class LineKind : std::uint8_t { text, completion, messages };
+enum class LineKind : std::uint8_t { text, completion, pair, messages };
 
 LineKind kind_of(const JsonLine& line) {
   const bool is_text = line.has("text");
   const bool completes = line.has("prompt") || line.has("completion");
   const bool talks = line.has("messages");
+  if (is_text + completes + talks == 0 && line.has("target")) {
+    expect_known_members(line, {"source", "target"});
+    return LineKind::pair;
+  }
   if (is_text + completes + talks != 1)
-    line.refuse("needs exactly one of \"text\", \"messages\", and \"prompt\" with \"completion\"");
+    line.refuse(
+        "needs exactly one of \"text\", \"messages\", \"prompt\" with \"completion\", and "
+        "\"source\" with \"target\"");
   if (is_text)
     expect_full_weight(line);  // other members describe the text
   else if (completes)
@@ -92,6 +99,8 @@ CountedTokens InstructionEncoder::encode(const JsonLine& line) {
       return encode_text(line);
     case LineKind::completion:
       return encode_completion(line);
+    case LineKind::pair:
+      return encode_pair(line);
     case LineKind::messages:
       return encode_messages(line);
   }
@@ -120,6 +129,23 @@ CountedTokens InstructionEncoder::encode_completion(const JsonLine& line) {
   out.ids.push_back(tokenizer_.end_of_document());
   add_run(out, at, std::ssize(out.ids), true);
   out.text_bytes = std::ssize(words);
+  return out;
+}
+
+CountedTokens InstructionEncoder::encode_pair(const JsonLine& line) {
+  const std::string& source = line.string("source");
+  const std::string& target = line.string("target");
+  if (source.empty() && target.empty()) return {};
+  CountedTokens out;
+  std::int64_t at = 0;
+  const auto add = [&](const std::string& words, bool counted) {
+    std::ranges::copy(ids_of(words, special_tokens_), std::back_inserter(out.ids));
+    out.ids.push_back(tokenizer_.end_of_document());
+    add_run(out, at, std::ssize(out.ids), counted);
+  };
+  add(source, false);
+  add(target, true);
+  out.text_bytes = std::ssize(source) + std::ssize(target);
   return out;
 }
 
@@ -153,6 +179,8 @@ std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format) {
       return {line.string("text")};
     case LineKind::completion:
       return {line.string("prompt") + line.string("completion")};
+    case LineKind::pair:
+      return {line.string("source"), line.string("target")};
     case LineKind::messages:
       break;
   }

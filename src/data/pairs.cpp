@@ -9,41 +9,6 @@
 #include <numeric>
 
 namespace trireme::data {
-namespace {
-
-constexpr std::uint32_t training = 0;
-constexpr std::uint32_t evaluation = 1;
-
-}  // namespace
-
-/// The random values of one sample.
-class Pairs::Draw {
- public:
-  Draw(std::uint64_t seed, std::uint32_t stream, std::int64_t sample)
-      : key_{seed, Purpose::masking, stream, static_cast<std::uint32_t>(sample)},
-        block_(static_cast<std::uint64_t>(sample) >> 32 << 32) {}
-
-  /// A random integer in [0, n).
-  std::int64_t below(std::int64_t n) {
-    const std::uint64_t high = word();
-    const double u = static_cast<double>((high << 32 | word()) >> 11) * 0x1p-53;
-    return std::min(n - 1, static_cast<std::int64_t>(u * static_cast<double>(n)));
-  }
-
- private:
-  std::uint32_t word() {
-    if (next_ == 4) {
-      words_ = philox(key_, block_++);
-      next_ = 0;
-    }
-    return words_.w[next_++];
-  }
-
-  RandomKey key_;
-  std::uint64_t block_;
-  Words4 words_{};
-  int next_ = 4;
-};
 
 /// The fields by name; `pairs` is empty without a sentence loss.
 struct Pairs::Batch {
@@ -82,7 +47,7 @@ void Pairs::read(const Samples& samples, std::int64_t first, std::int64_t count,
   const Batch batch = batch_of(fields);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [file, window] = samples.place(first + i);
-    make(Draw(seed_, training, first + i), samples.windows(file), window, i, batch);
+    make(SampleDraw(seed_, training_stream, first + i), samples.windows(file), window, i, batch);
   }
 }
 
@@ -90,10 +55,10 @@ void Pairs::read(const Windows& windows, std::int64_t first, std::int64_t count,
                  BatchFields fields) const {
   const Batch batch = batch_of(fields);
   for (std::int64_t i = 0; i < count; ++i)
-    make(Draw(0, evaluation, first + i), windows, first + i, i, batch);
+    make(SampleDraw(0, evaluation_stream, first + i), windows, first + i, i, batch);
 }
 
-void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::int64_t place,
+void Pairs::make(SampleDraw draw, const Windows& windows, std::int64_t window, std::int64_t place,
                  const Batch& batch) const {
   check(windows.sequence() == text_, "windows of ", windows.sequence(), " tokens, expected ",
         text_);
@@ -130,7 +95,7 @@ void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::in
   batch.pairs[static_cast<std::size_t>(place)] = changed ? 1 : 0;
 }
 
-void Pairs::mask(Draw& draw, std::int64_t first_length, std::int64_t place,
+void Pairs::mask(SampleDraw& draw, std::int64_t first_length, std::int64_t place,
                  const Batch& batch) const {
   // Chooses the masked tokens with the first steps of a Fisher-Yates shuffle.
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(text_));

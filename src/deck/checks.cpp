@@ -75,6 +75,12 @@ class CrossCheck {
                "local.workers", "parallel.strategy", "experts.shared_feed_forward",
                "adapter.targets", "optimizer.kind", "precision.products"}))
       for (const std::string& mistake : expert_mistakes(deck_)) report(mistake);
+    if (valid({"encoder.layers", "encoder.sequence", "encoder.noise", "encoder.span",
+               "model.objective", "model.positions", "model.sequence", "model.vocabulary",
+               "model.norm_placement", "model.mask", "model.window", "model.attention_softcap",
+               "model.attention_sinks", "model.key_value_rank", "model.shared_layers",
+               "experts.number", "adapter.kind", "data.packing", "precision.products"}))
+      for (const std::string& mistake : encoder_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }
 
@@ -102,7 +108,7 @@ class CrossCheck {
     const auto S = static_cast<double>(m.sequence);
     const auto V = static_cast<double>(m.vocabulary);
     const auto F = static_cast<double>(m.feed_forward);
-    const auto L = static_cast<double>(m.layers);
+    const auto L = static_cast<double>(m.all_layers());
     const auto A = static_cast<double>(std::max(m.hidden, m.heads * m.head_size()));
     const ExpertsConfig& e = m.experts;
     const double of_experts = e.present() ? static_cast<double>(e.number) *
@@ -337,8 +343,10 @@ class CrossCheck {
       return;
     const auto stages = std::ssize(p.partition);
     const std::int64_t layers = std::reduce(p.partition.begin(), p.partition.end());
-    if (layers != deck_.config.model.layers)
+    const ModelConfig& m = deck_.config.model;
+    if (layers != m.all_layers())
       report(deck_.cite("parallel", "partition"), " has ", layers, " layers in all, but ",
+             m.encoder.present() ? text(deck_.cite("encoder", "layers"), " and ") : "",
              deck_.cite("model", "layers"), "; change one of the stages");
     if (p.layout == LayoutMode::given && stages != p.stages())
       report(deck_.cite("parallel", "partition"), " has ", stages,
@@ -369,7 +377,7 @@ class CrossCheck {
   /// Conditions on the texts that evaluations generate.
   void prompts() {
     if (deck_.config.run.prompts.empty() || !valid({"run.prompts"})) return;
-    if (valid({"model.objective"}) && deck_.config.model.predicts_masked_tokens())
+    if (valid({"model.objective"}) && !deck_.config.model.predicts_next_token())
       report(deck_.cite("run", "prompts"), " needs a model that predicts the next token, not ",
              deck_.cite("model", "objective"),
              "; leave prompts out, or choose objective = \"next_token\"");

@@ -98,8 +98,11 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
   std::vector<Difference> found;
   const bool have_experts =
       stored.config.model.experts.present() || current.config.model.experts.present();
+  const bool have_encoder =
+      stored.config.model.encoder.present() || current.config.model.encoder.present();
   for (const Key& key : keys()) {
     if (key.section == "experts" && !have_experts) continue;
+    if (key.section == "encoder" && !have_encoder) continue;
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
     if (before == now) continue;

@@ -6,7 +6,7 @@ namespace trireme {
 EnumWords enum_words(Family) {
   static constexpr auto all = words_of<Family>(
       "gpt", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3", "olmo2",
-      "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss", "deepseek_v3");
+      "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "gpt_oss", "deepseek_v3", "t5");
   return all;
 }
 
@@ -36,7 +36,8 @@ EnumWords enum_words(QueryKeyNorm) {
 }
 
 EnumWords enum_words(Activation) {
-  static constexpr auto all = words_of<Activation>("gelu", "swiglu", "geglu", "clamped_swiglu");
+  static constexpr auto all =
+      words_of<Activation>("gelu", "swiglu", "geglu", "clamped_swiglu", "relu");
   return all;
 }
 
@@ -51,7 +52,7 @@ EnumWords enum_words(Mask) {
 }
 
 EnumWords enum_words(Objective) {
-  static constexpr auto all = words_of<Objective>("next_token", "masked_token");
+  static constexpr auto all = words_of<Objective>("next_token", "masked_token", "corrupted_spans");
   return all;
 }
 

@@ -159,6 +159,19 @@ void deepseek_v3(ModelConfig& m) {
   m.experts.balance = ExpertBalance::sequence;
 }
 
+/// Raffel et al. 2020, arXiv 1910.10683: version 1.0. Version 1.1 has activation geglu, and neither
+/// tied embeddings nor scaled logits.
+void t5(ModelConfig& m) {
+  m.norm = NormKind::rms;
+  m.norm_epsilon = 1e-6;
+  m.positions = Positions::relative;
+  m.activation = Activation::relu;
+  m.biases = Biases::none;
+  m.query_pre_attention_scalar = 1;
+  m.scaled_logits = true;
+  m.objective = Objective::corrupted_spans;
+}
+
 /// The properties that a family sets.
 auto properties(ModelConfig& m) {
   return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.query_key_norm, m.positions,
@@ -166,7 +179,7 @@ auto properties(ModelConfig& m) {
                   m.full_attention_every, m.zero_centered_gains, m.scaled_embeddings,
                   m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective,
                   m.attention_sinks, m.key_value_rank, m.query_rank, m.rotary_size, m.value_size,
-                  m.rope_interleaved, m.experts);
+                  m.rope_interleaved, m.experts, m.query_pre_attention_scalar, m.scaled_logits);
 }
 
 }  // namespace
@@ -222,6 +235,9 @@ ModelConfig preset(Family family) {
       break;
     case Family::deepseek_v3:
       deepseek_v3(m);
+      break;
+    case Family::t5:
+      t5(m);
       break;
   }
   return m;

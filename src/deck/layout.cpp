@@ -52,7 +52,7 @@ class Possible {
              (c.parallel.schedule == ScheduleKind::interleaved ||
               is_v_schedule(c.parallel.schedule)))
       chunks = 2;
-    const std::int64_t stages = std::min(stages_limit, std::max(m.layers, chunks));
+    const std::int64_t stages = std::min(stages_limit, std::max(m.all_layers(), chunks));
     pipeline_ = bounds("parallel", "pipeline", c.parallel.pipeline, stages / chunks);
   }
 

@@ -134,6 +134,83 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
   return mistakes;
 }
 
+std::vector<std::string> encoder_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const Config& c = deck.config;
+  const ModelConfig& m = c.model;
+  const EncoderConfig& e = m.encoder;
+  const std::string layers = deck.cite("encoder", "layers");
+  if (!e.present()) {
+    Config unused = c;
+    unused.model.encoder = {};
+    for (const Key& key : keys())
+      if (key.section == "encoder" && key.load(c) != key.load(unused))
+        report(deck.cite("encoder", key.name), " has no effect with ", layers,
+               "; set layers, or remove ", key.name);
+    if (m.predicts_spans())
+      report(deck.cite("model", "objective"), " needs an encoder, but the deck has ", layers,
+             "; set layers, or choose objective = \"next_token\"");
+    if (m.has_relative_positions())
+      report(deck.cite("model", "positions"), " needs an encoder, but the deck has ", layers,
+             "; set layers, or choose positions = \"rotary\"");
+    return mistakes;
+  }
+  const auto needs = [&](const char* key, bool fits, const char* value) {
+    if (!fits)
+      report(layers, " needs ", key, " = ", value, ", but the deck has ", deck.cite("model", key),
+             "; choose ", key, " = ", value, ", or layers = 0");
+  };
+  needs("objective", m.predicts_spans(), "\"corrupted_spans\"");
+  needs("positions", m.has_relative_positions(), "\"relative\"");
+  needs("norm_placement", m.norm_placement == NormPlacement::pre, "\"pre\"");
+  needs("mask", m.causal(), "\"causal\"");
+  needs("window", m.window == 0, "0");
+  needs("attention_softcap", m.attention_softcap == 0, "0.0");
+  needs("attention_sinks", !m.attention_sinks, "false");
+  needs("key_value_rank", m.key_value_rank == 0, "0");
+  needs("shared_layers", m.shared_layers == 0, "0");
+  const auto excludes = [&](const char* section, const char* key, bool excluded,
+                            const char* remedy) {
+    if (excluded)
+      report(layers, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
+  };
+  const ParallelConfig& p = c.parallel;
+  excludes("experts", "number", m.experts.present(), "number = 0");
+  excludes("adapter", "kind", m.adapter.present(), "kind = \"none\"");
+  excludes("data", "packing", m.packs_documents(), "packing = \"none\"");
+  excludes("parallel", "context", p.context > 1, "context = 1");
+  excludes("parallel", "vocabulary", p.vocabulary != VocabularyPlacement::stage,
+           "vocabulary = \"stage\"");
+  excludes("parallel", "layout", p.layout == LayoutMode::automatic, "layout = \"given\"");
+  excludes("parallel", "offload", p.offload == Offload::activations || p.offload == Offload::both,
+           "offload = \"none\" or \"optimizer\"");
+  excludes("precision", "products", c.precision.products == Products::fp8,
+           "products = \"compute\"");
+  if (e.sequence == 0) {
+    report(layers, " needs ", deck.cite("encoder", "sequence"),
+           " to be 3 or more; set it to the number of tokens that the encoder reads");
+  } else if (m.predicts_spans()) {
+    try {
+      const SpanLengths lengths = m.spans();
+      const std::string given =
+          text(e.sequence, " source tokens with noise ", e.noise, " and span ", e.span);
+      if (lengths.source != e.sequence)
+        report(deck.cite("encoder", "sequence"), ": no number of tokens of text gives ", given,
+               "; choose ", lengths.source);
+      else if (lengths.target != m.sequence)
+        report(deck.cite("model", "sequence"), ", but ", given, " give ", lengths.target,
+               "; choose sequence = ", lengths.target);
+      if (m.vocabulary > 0 && m.vocabulary < added_span_ids(c))
+        report(deck.cite("model", "vocabulary"), " is less than ", added_span_ids(c),
+               " sentinels and other special tokens; choose a larger vocabulary");
+    } catch (const UsageError& error) {
+      report(deck.cite("encoder", "sequence"), ": ", error.what());
+    }
+  }
+  return mistakes;
+}
+
 std::vector<std::string> latent_mistakes(const Deck& deck) {
   std::vector<std::string> mistakes;
   const Config& c = deck.config;

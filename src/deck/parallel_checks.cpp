@@ -269,7 +269,7 @@ double activations_of(const Config& config) {
                                                      m.experts.shared_feed_forward)
                            : 0);
   const double per_token =
-      static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
+      static_cast<double>(m.all_layers()) * per_layer + static_cast<double>(m.vocabulary);
   return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
 }
 

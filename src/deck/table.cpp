@@ -214,6 +214,17 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
           "id of [SEP], which ends segments (family bert)", "-1: the second last id");
   special("mask_token", &DataConfig::mask_token,
           "id of [MASK], which replaces masked tokens (family bert)", "-1: the last id");
+  special("start_token", &DataConfig::start_token,
+          "id of the decoder's first input (objective corrupted_spans)",
+          "-1: the id before the end and the sentinels");
+  special("end_token", &DataConfig::end_token,
+          "id of the token that ends sources and targets (objective corrupted_spans)",
+          "-1: the id before the sentinels");
+  special(
+      "sentinel_token", &DataConfig::sentinel_token,
+      "id of the sentinel of a sample's first span; those of later spans are below it (objective "
+      "corrupted_spans)",
+      "-1: the last id");
   SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
   checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
       .effect(Effect::place)
@@ -269,6 +280,7 @@ std::vector<Key> make_keys() {
   run_keys(entries);
   model_keys(entries);
   expert_keys(entries);
+  encoder_keys(entries);
   adapter_keys(entries);
   parallel_keys(entries);
   batch_and_precision_keys(entries);
@@ -287,6 +299,7 @@ const std::vector<Section>& sections() {
       {"run", "length and output of the run"},
       {"model", "architecture of the transformer"},
       {"experts", "mixture of experts in the feed-forward part; see docs/experts.md"},
+      {"encoder", "a second stack of layers, to which those of [model] attend; see docs/models.md"},
       {"adapter", "low-rank adapters for fine-tuning; see docs/fine_tuning.md"},
       {"parallel", "distribution of the work among ranks; never changes the result"},
       {"batch", "batch sizes"},

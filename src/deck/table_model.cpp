@@ -58,10 +58,24 @@ void model_properties(SectionKeys<ModelConfig>& model) {
           "true for gemma, gemma2 and gemma3, otherwise false");
   model
       .choice("positions", &ModelConfig::positions,
-              "position encoding: learned vectors added to the embedding, or rotations of queries "
-              "and keys (rotary)")
+              "position encoding: learned vectors added to the embedding, rotations of queries and "
+              "keys (rotary), or with an encoder biases of attention scores (relative)")
       .derive([](Config& c) { c.model.positions = preset(c.model.family).positions; },
-              "learned for gpt and bert, otherwise rotary");
+              "learned for gpt and bert, relative for t5, otherwise rotary");
+  model
+      .integer(
+          "relative_buckets", &ModelConfig::relative_buckets,
+          "classes of distances between tokens, each with a bias per head (positions relative)")
+      .at_least(4)
+      .at_most(1024)
+      .otherwise(Int{32});
+  model
+      .integer("relative_distance", &ModelConfig::relative_distance,
+               "distance from which all tokens are in the last class (positions relative)")
+      .unit("tokens")
+      .at_least(2)
+      .at_most(size_limit)
+      .otherwise(Int{128});
   model
       .number("rope_theta", &ModelConfig::rope_theta, "base of the wavelengths of rotary positions")
       .above(0)
@@ -70,13 +84,14 @@ void model_properties(SectionKeys<ModelConfig>& model) {
           "10000; 1e6 for qwen2, qwen2_moe, qwen3, gemma3, mixtral and qwen3_moe; 5e5 for olmo2; "
           "150000 for gpt_oss");
   model
-      .choice("activation", &ModelConfig::activation,
-              "non-linearity of the feed-forward layer: gelu, or with a gate swiglu, geglu or "
-              "clamped_swiglu (see docs/models.md)")
+      .choice(
+          "activation", &ModelConfig::activation,
+          "non-linearity of the feed-forward layer: gelu, relu, or with a gate swiglu, geglu or "
+          "clamped_swiglu (see docs/models.md)")
       .derive(
           [](Config& c) { c.model.activation = preset(c.model.family).activation; },
           "gelu for gpt and bert, geglu for gemma, gemma2 and gemma3, clamped_swiglu for gpt_oss, "
-          "otherwise swiglu");
+          "relu for t5, otherwise swiglu");
   model
       .number("activation_limit", &ModelConfig::activation_limit,
               "limit of the gate, and of the size of the other factor (clamped_swiglu)")
@@ -125,7 +140,11 @@ void model_properties(SectionKeys<ModelConfig>& model) {
                "number by whose square root attention scores are divided; 0 means the head size")
       .at_least(0)
       .at_most(size_limit)
-      .otherwise(Int{0}, "0: the head size");
+      .derive(
+          [](Config& c) {
+            c.model.query_pre_attention_scalar = preset(c.model.family).query_pre_attention_scalar;
+          },
+          "1 for t5, otherwise 0: the head size");
   model
       .boolean("attention_sinks", &ModelConfig::attention_sinks,
                "a trained score of each head in its softmax, for no token: the weights of the "
@@ -140,11 +159,12 @@ void model_properties(SectionKeys<ModelConfig>& model) {
           [](Config& c) { c.model.attention_softcap = preset(c.model.family).attention_softcap; },
           "50 for gemma2, otherwise 0");
   model
-      .choice(
-          "objective", &ModelConfig::objective,
-          "training objective: prediction of the next token, or of masked tokens and segment pairs")
+      .choice("objective", &ModelConfig::objective,
+              "training objective: prediction of the next token, of masked tokens and segment "
+              "pairs, or "
+              "with an encoder of spans that its text lacks (corrupted_spans)")
       .derive([](Config& c) { c.model.objective = preset(c.model.family).objective; },
-              "masked_token for bert, otherwise next_token");
+              "masked_token for bert, corrupted_spans for t5, otherwise next_token");
   model
       .number("logit_softcap", &ModelConfig::logit_softcap,
               "soft cap c of logits, which become c tanh(logit / c); 0 means none")
@@ -155,6 +175,14 @@ void model_properties(SectionKeys<ModelConfig>& model) {
             c.model.logit_softcap = used ? preset(c.model.family).logit_softcap : 0;
           },
           "30 for gemma2, otherwise 0");
+  model
+      .boolean("scaled_logits", &ModelConfig::scaled_logits,
+               "division of the logits by the square root of hidden")
+      .derive(
+          [](Config& c) {
+            c.model.scaled_logits = preset(c.model.family).scaled_logits && c.model.tied_embeddings;
+          },
+          "true for t5 with tied_embeddings, otherwise false");
   model
       .number("masked_share", &ModelConfig::masked_share,
               "fraction of a sample's tokens that are masked and predicted, rounded to a whole "
@@ -284,9 +312,10 @@ void model_keys(std::vector<Entry>& out) {
       .choice("family", &ModelConfig::family,
               "published architecture, which presets the properties below: gpt, llama, bert, "
               "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe, olmoe, "
-              "qwen2_moe, gpt_oss or deepseek_v3; see docs/models.md")
+              "qwen2_moe, gpt_oss, deepseek_v3 or t5; see docs/models.md")
       .otherwise(Str("gpt"));
-  size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
+  size("layers", &ModelConfig::layers, "transformer layers; with an encoder, those of the decoder")
+      .at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");
   size("heads", &ModelConfig::heads, "attention heads");
   size("key_value_heads", &ModelConfig::key_value_heads,
@@ -477,6 +506,40 @@ void expert_keys(std::vector<Entry>& out) {
       Effect::training)
       .from(0)
       .otherwise(0.0);
+}
+
+void encoder_keys(std::vector<Entry>& out) {
+  const auto key = [&out](const char* name, KeyType type, auto EncoderConfig::*member,
+                          const char* help, Effect effect = Effect::model) -> Entry& {
+    return out.emplace_back("encoder", name, type, help, effect)
+        .in(&Config::model, &ModelConfig::encoder, member);
+  };
+  key("layers", KeyType::integer, &EncoderConfig::layers,
+      "layers of the encoder; 0 means no encoder")
+      .at_least(0)
+      .at_most(65536)
+      .derive(
+          [](Config& c) {
+            c.model.encoder.layers = c.model.family == Family::t5 ? c.model.layers : 0;
+          },
+          "model.layers for t5, otherwise 0");
+  key("sequence", KeyType::integer, &EncoderConfig::sequence,
+      "tokens of a sample's source, which the encoder reads", Effect::length)
+      .unit("tokens")
+      .at_least(0)
+      .at_most(size_limit)
+      .otherwise(Int{0});
+  key("noise", KeyType::number, &EncoderConfig::noise,
+      "fraction of a text's tokens that the source lacks (objective corrupted_spans)",
+      Effect::numbers)
+      .above(0)
+      .below(1)
+      .otherwise(0.15);
+  key("span", KeyType::number, &EncoderConfig::span,
+      "mean number of tokens of such a span (objective corrupted_spans)", Effect::numbers)
+      .unit("tokens")
+      .from(1)
+      .otherwise(3.0);
 }
 
 std::int64_t ExpertsConfig::tokens_per_sample(std::int64_t sequence) const {

@@ -28,6 +28,13 @@ ModelConfig smallest(Family family) {
   return m;
 }
 
+/// The id of a member of a file: its value, or the first of its values; `otherwise` without an id.
+std::int64_t id_of(const json& value, std::int64_t otherwise) {
+  const json first = value.is_array() && !value.empty() ? value.front() : value;
+  return first.is_number_unsigned() && first <= vocabulary_limit ? first.get<std::int64_t>()
+                                                                 : otherwise;
+}
+
 /// Value of a key in a file; null if the file does not have the key.
 json given(const json& file, const std::string& name) {
   const auto found = file.find(name);
@@ -108,7 +115,7 @@ void expect_exportable(const deck::Deck& deck) {
 }
 
 std::string config_text(const ModelConfig& model, DType dtype,
-                        const std::vector<std::int64_t>& end_tokens) {
+                        const std::vector<std::int64_t>& end_tokens, std::int64_t start_token) {
   const Format& format = format_of(model.family);
   nlohmann::ordered_json out;
   out["architectures"] = {format.model_class(model)};
@@ -125,6 +132,10 @@ std::string config_text(const ModelConfig& model, DType dtype,
   out["bos_token_id"] = has_end ? nlohmann::ordered_json(end_tokens.front()) : nullptr;
   out["eos_token_id"] =
       end_tokens.size() > 1 && has_end ? nlohmann::ordered_json(end_tokens) : out["bos_token_id"];
+  if (model.encoder.present()) {
+    out["bos_token_id"] = nullptr;
+    out["pad_token_id"] = out[start_key] = start_token;
+  }
   return out.dump(2) + "\n";
 }
 
@@ -143,6 +154,10 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
     out.model.key_value_heads = out.model.heads;
   out.format->check(file, out.model, complaints);
   out.unknown = unknown_members(file, out.format->keys);
+  if (out.model.encoder.present()) {
+    out.start_token = id_of(given(file, start_key), id_of(given(file, "pad_token_id"), 0));
+    out.end_token = id_of(given(file, "eos_token_id"), 1);
+  }
   complaints.raise(text(path, ": describes a model that Trireme does not support"),
                    "such a model cannot be imported; change a value in the file only if the "
                    "weights were trained with the expected one");
@@ -177,7 +192,7 @@ std::vector<std::string> differences(const ModelFile& file, const deck::Deck& de
     const auto key = std::ranges::find(file.format->keys, free.name, &ConfigKey::name);
     if (free.value != key->write(deck.config.model))
       lines.push_back(text(file.path, " has ", free.name, " = ", free.value.dump(),
-                           "; training uses ", deck.cite("model", free.deck)));
+                           "; training uses ", deck.cite(key->section, free.deck)));
   }
   if (!file.unknown.empty())
     lines.push_back(text(file.path, " has members that neither Trireme nor transformers' ",
@@ -188,20 +203,25 @@ std::vector<std::string> differences(const ModelFile& file, const deck::Deck& de
 
 std::string model_toml(const ModelFile& file) {
   std::string out = text("[model]\nfamily = \"", name_of(file.model.family), "\"");
-  std::string experts;
+  std::string experts, encoder;
   std::set<std::pair<std::string, std::string>> done;
   for (const ConfigKey& key : file.format->keys) {
     if (key.deck.empty() || !done.insert({key.section, key.deck}).second) continue;
     const json value = key.write(file.model);
     const std::string said = key.in_deck ? key.in_deck(file.model) : value.dump();
     if (said.empty()) continue;
-    std::string& section = key.section == "experts" ? experts : out;
+    std::string& section = key.section == "experts"   ? experts
+                           : key.section == "encoder" ? encoder
+                                                      : out;
     section += text("\n", key.deck, " = ", said);
     for (const FreeValue& free : file.free)
       if (free.deck == key.deck && free.value != value)
         section += text("  # ", free.name, " = ", free.value.dump(), " has no key of its own");
   }
-  return experts.empty() ? out : out + "\n\n[experts]" + experts;
+  if (!experts.empty()) out += "\n\n[experts]" + experts;
+  if (encoder.empty()) return out;
+  return text(out, "\nsequence = ", file.model.sequence, "\n\n[encoder]", encoder,
+              "\n\n[data]\nstart_token = ", file.start_token, "\nend_token = ", file.end_token);
 }
 
 }  // namespace trireme::hugging_face

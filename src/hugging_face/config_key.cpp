@@ -175,11 +175,13 @@ ConfigKey architectures() {
   key.otherwise = [](const ModelConfig&) { return json(); };
   key.read = [](const json& value, ModelConfig& m) {
     const std::string whole = lower_case(format_of(m.family).model_class(m));
-    const std::string stem =
-        whole.substr(0, whole.find(whole.ends_with("lmheadmodel") ? "lmheadmodel" : "forcausallm"));
+    std::string stem = whole;
+    for (const char* head : {"lmheadmodel", "forcausallm", "forconditionalgeneration"})
+      stem = stem.substr(0, stem.find(head));
     const auto same = [&](const json& name) {
       const std::string word = name.is_string() ? lower_case(name.get<std::string>()) : "";
-      return word == whole || word == stem + "model" || word == stem + "textmodel";
+      return word == whole || word == stem + "model" || word == stem + "textmodel" ||
+             (m.family == Family::t5 && word == "t5withlmheadmodel");
     };
     return value.is_null() || (value.is_array() && std::ranges::all_of(value, same));
   };
@@ -237,6 +239,7 @@ constexpr std::array without_effect{"architectures",
                                     "gradient_checkpointing",
                                     "hidden_act",
                                     "id2label",
+                                    "initializer_factor",
                                     "initializer_range",
                                     "is_decoder",
                                     "label2id",

@@ -10,6 +10,8 @@ const Format& format_of(Family family) {
       return gpt2_format();
     case Family::bert:
       return bert_format();
+    case Family::t5:
+      return t5_format();
     case Family::llama:
     case Family::qwen2:
     case Family::qwen3:

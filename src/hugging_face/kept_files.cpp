@@ -64,6 +64,11 @@ void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_token
   if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
 }
 
+/// Sets the first token of a decoder with an encoder, if the file has one. −1: unchanged.
+void set_start_token(Members& members, std::int64_t start_token) {
+  if (start_token >= 0 && !members.value(start_key).is_null()) members.set(start_key, start_token);
+}
+
 /// Value of a key in the file: the free value if there is one, otherwise the value of the model.
 json said(const ModelFile& file, const ConfigKey& key) {
   const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
@@ -101,7 +106,7 @@ std::map<std::string, std::string> files_to_keep(const std::string& folder, bool
 
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
-                           const std::vector<std::int64_t>& end_tokens) {
+                           const std::vector<std::int64_t>& end_tokens, std::int64_t start_token) {
   const ModelFile file = parse_config(imported, path);
   Members members(imported);
   deck::ModelConfig ours = model;
@@ -127,15 +132,18 @@ UpdatedFile updated_config(const std::string& imported, const std::string& path,
   if (has_new) members.set("dtype", type);
   if (!has_new || !members.value("torch_dtype").is_null()) members.set("torch_dtype", type);
   if (model.causal()) add_end_tokens(members, end_tokens);
+  set_start_token(members, start_token);
   return std::move(members).take();
 }
 
 UpdatedFile updated_generation_config(const std::string& imported, const std::string& path,
-                                      const std::vector<std::int64_t>& end_tokens) {
+                                      const std::vector<std::int64_t>& end_tokens,
+                                      std::int64_t start_token) {
   parse_strict(imported, path, {32, "the file", ""});
   Members members(imported);
   // Without eos_token_id in this file, transformers uses the id of config.json.
   if (!members.value(end_key).is_null()) add_end_tokens(members, end_tokens);
+  set_start_token(members, start_token);
   return std::move(members).take();
 }
 

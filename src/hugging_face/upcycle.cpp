@@ -35,6 +35,7 @@ std::optional<Family> family_of_experts(Family family) {
     case Family::qwen2_moe:
     case Family::gpt_oss:
     case Family::deepseek_v3:
+    case Family::t5:
       return {};
   }
   return {};

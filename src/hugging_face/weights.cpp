@@ -56,23 +56,33 @@ Stored stored_tensors(const TensorFolder& folder, const Format& format,
   return stored;
 }
 
+bool is_alike(const TensorInfo& a, const TensorInfo& b) {
+  return a.type == b.type && a.shape == b.shape;
+}
+
+/// Whether two tensors of one type and shape have the same bytes.
+bool has_same_bytes(const StoredTensor& a, const StoredTensor& b) {
+  constexpr std::int64_t most = 1 << 20;
+  std::vector<char> left(static_cast<std::size_t>(std::min(most, a.info->bytes)));
+  std::vector<char> right(left.size());
+  for (std::int64_t at = 0; at < a.info->bytes; at += most) {
+    const std::int64_t bytes = std::min(most, a.info->bytes - at);
+    a.read(at, bytes, left.data());
+    b.read(at, bytes, right.data());
+    if (std::memcmp(left.data(), right.data(), static_cast<std::size_t>(bytes)) != 0) return false;
+  }
+  return true;
+}
+
 void expect_copy(const StoredTensor& copy, const StoredTensor& of, Complaints& complaints) {
   const TensorInfo& a = *copy.info;
   const TensorInfo& b = *of.info;
-  if (a.type != b.type || a.shape != b.shape)
-    return complaints.add(a.name, " is ", described(a), ", but ", b.name, " is ", described(b),
-                          ", and they are tied");
-  constexpr std::int64_t most = 1 << 20;
-  std::vector<char> left(static_cast<std::size_t>(std::min(most, a.bytes)));
-  std::vector<char> right(left.size());
-  for (std::int64_t at = 0; at < a.bytes; at += most) {
-    const std::int64_t bytes = std::min(most, a.bytes - at);
-    copy.read(at, bytes, left.data());
-    of.read(at, bytes, right.data());
-    if (std::memcmp(left.data(), right.data(), static_cast<std::size_t>(bytes)) != 0)
-      return complaints.add(a.name, " is not equal to ", b.name, ", but they are tied; ",
-                            "if they are not, set \"tie_word_embeddings\": false in config.json");
-  }
+  if (!is_alike(a, b))
+    complaints.add(a.name, " is ", described(a), ", but ", b.name, " is ", described(b),
+                   ", and they are tied");
+  else if (!has_same_bytes(copy, of))
+    complaints.add(a.name, " is not equal to ", b.name, ", but they are tied; ",
+                   "if they are not, set \"tie_word_embeddings\": false in config.json");
 }
 
 /// The blocks and scales of a tensor in MXFP4, removed from `stored`. std::nullopt if there are no
@@ -106,6 +116,19 @@ std::optional<StoredValues> take_packed(const Tensor& wanted, Stored& stored,
 }
 
 }  // namespace
+
+void find_own_output(ModelFile& file, const TensorFolder& folder) {
+  const std::string& name = file.format->own_output;
+  if (name.empty() || !file.model.tied_embeddings) return;
+  Complaints unused;  // match() reports them
+  const Stored stored = stored_tensors(folder, *file.format, file.model, unused);
+  const auto copies = file.format->copies(file.model);
+  const auto copy = std::ranges::find(copies, name, &Copy::name);
+  const auto output = stored.find(name), table = stored.find(copy->of);
+  if (output == stored.end() || table == stored.end()) return;
+  if (is_alike(*output->second.info, *table->second.info))
+    file.model.tied_embeddings = has_same_bytes(output->second, table->second);
+}
 
 std::vector<StoredValues> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model) {

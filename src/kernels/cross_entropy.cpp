@@ -200,6 +200,19 @@ void soft_cap(const Exec& exec, View2<T> logits, double cap) {
 }
 
 template <class T>
+void scale_logits(const Exec& exec, View2<T> logits, double factor) {
+  const std::int64_t columns = extent(logits, 1);
+  const T by = static_cast<T>(factor);
+  for_rows(
+      "kernels/scale_logits", exec, extent(logits, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        T* row = row_of(logits, r);
+        map_lanes(
+            team, columns, row, [&](std::int64_t, T logit) { return by * logit; }, row);
+      });
+}
+
+template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,
                             std::int64_t first_id, double scale, View1<const double> loss_scale,
@@ -258,6 +271,8 @@ template void cross_entropy_statistics<double>(const Exec&, View2<double>, View2
                                                View1<const std::int32_t>, std::int64_t);
 template void soft_cap<float>(const Exec&, View2<float>, double);
 template void soft_cap<double>(const Exec&, View2<double>, double);
+template void scale_logits<float>(const Exec&, View2<float>, double);
+template void scale_logits<double>(const Exec&, View2<double>, double);
 
 #define TRIREME_INSTANTIATE(T)                                                               \
   template void cross_entropy_gradient<T>(const Exec&, View2<T>, View2<const Accumulate<T>>, \

@@ -56,12 +56,23 @@ struct GeluExact {
   }
 };
 
+struct Relu {
+  template <class A>
+  KOKKOS_FORCEINLINE_FUNCTION static A value(A v) {
+    return v > A(0) ? v : A(0);
+  }
+  template <class A>
+  KOKKOS_FORCEINLINE_FUNCTION static A derivative(A v) {
+    return v > A(0) ? A(1) : A(0);
+  }
+};
+
 template <class Form, class T>
-void gelu_values(const Exec& exec, View2<T> g, View2<const T> h) {
+void activation_values(const char* label, const Exec& exec, View2<T> g, View2<const T> h) {
   using Acc = Accumulate<T>;
   const std::int64_t columns = extent(h, 1);
   for_rows(
-      "kernels/gelu_forward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+      label, exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* h_row = row_of(h, t);
         T* g_row = row_of(g, t);
         map_lanes(
@@ -70,11 +81,12 @@ void gelu_values(const Exec& exec, View2<T> g, View2<const T> h) {
 }
 
 template <class Form, class T>
-void gelu_gradients(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
+void activation_gradients(const char* label, const Exec& exec, View2<T> dh, View2<const T> dg,
+                          View2<const T> h) {
   using Acc = Accumulate<T>;
   const std::int64_t columns = extent(h, 1);
   for_rows(
-      "kernels/gelu_backward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+      label, exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* h_row = row_of(h, t);
         const T* dg_row = row_of(dg, t);
         T* dh_row = row_of(dh, t);
@@ -90,9 +102,9 @@ template <class T>
 void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form) {
   expect_shape(g, "g", {extent(h, 0), extent(h, 1)});
   if (form == Gelu::tanh)
-    gelu_values<GeluTanh, T>(exec, g, h);
+    activation_values<GeluTanh, T>("kernels/gelu_forward", exec, g, h);
   else
-    gelu_values<GeluExact, T>(exec, g, h);
+    activation_values<GeluExact, T>("kernels/gelu_forward", exec, g, h);
 }
 
 template <class T>
@@ -100,9 +112,22 @@ void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const
   expect_shape(dh, "dh", {extent(h, 0), extent(h, 1)});
   expect_shape(dg, "dg", {extent(h, 0), extent(h, 1)});
   if (form == Gelu::tanh)
-    gelu_gradients<GeluTanh, T>(exec, dh, dg, h);
+    activation_gradients<GeluTanh, T>("kernels/gelu_backward", exec, dh, dg, h);
   else
-    gelu_gradients<GeluExact, T>(exec, dh, dg, h);
+    activation_gradients<GeluExact, T>("kernels/gelu_backward", exec, dh, dg, h);
+}
+
+template <class T>
+void relu_forward(const Exec& exec, View2<T> g, View2<const T> h) {
+  expect_shape(g, "g", {extent(h, 0), extent(h, 1)});
+  activation_values<Relu, T>("kernels/relu_forward", exec, g, h);
+}
+
+template <class T>
+void relu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
+  expect_shape(dh, "dh", {extent(h, 0), extent(h, 1)});
+  expect_shape(dg, "dg", {extent(h, 0), extent(h, 1)});
+  activation_gradients<Relu, T>("kernels/relu_backward", exec, dh, dg, h);
 }
 
 template <class T>
@@ -438,6 +463,8 @@ template void convert<float, Fp16>(const Exec&, View1<float>, View1<const Fp16>)
 #define TRIREME_INSTANTIATE(T)                                                                     \
   template void gelu_forward<T>(const Exec&, View2<T>, View2<const T>, Gelu);                      \
   template void gelu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Gelu);     \
+  template void relu_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
+  template void relu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
   template void tanh_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
   template void tanh_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
   template void swiglu_forward<T>(const Exec&, View2<T>, View2<const T>);                          \

@@ -291,7 +291,8 @@ void WidthNormOperation<P>::backward_weight(const PassArguments<P>& c) const {
 // ---- attention
 
 kernels::AttentionShape attention_shape(const architecture::RankSizes& n,
-                                        const deck::ModelConfig& m, std::int64_t window) {
+                                        const deck::ModelConfig& m,
+                                        const architecture::Operation& op) {
   kernels::AttentionShape shape;
   shape.batch = n.micro;
   shape.sequence = n.sequence;
@@ -300,10 +301,14 @@ kernels::AttentionShape attention_shape(const architecture::RankSizes& n,
   shape.head_size = n.head_size;
   shape.group = n.group;
   shape.heads_before = n.heads_before;
-  shape.causal = m.causal();
-  shape.window = window;
+  shape.causal = op.causal;
+  shape.window = op.window;
   shape.scale = m.attention_scale();
   shape.cap = m.attention_softcap;
+  if (is_cross_attention(op))
+    shape.key_sequence = n.source.sequence;
+  else if (m.has_relative_positions())
+    shape.buckets = kernels::relative_buckets(m.relative_buckets, m.relative_distance, !op.causal);
   return shape;
 }
 
@@ -311,12 +316,13 @@ template <class P>
 AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
     : BlockOperation<P>(op),
-      shape_(attention_shape(place.plan.sizes, place.model(), op.window)),
+      shape_(attention_shape(place.plan.sizes, place.model(), op)),
       heads_(place.parameters.shard().part(place.model().heads)),
       all_heads_(place.model().heads),
       scores_(static_cast<double>(place.plan.sizes.tokens * place.plan.sizes.heads) *
-              architecture::visible_tokens(place.model(), op.window)),
-      layer_(place.layer()) {
+              architecture::visible_tokens(op)),
+      layer_(place.layer()),
+      crosses_(architecture::is_cross_attention(op)) {
   if (place.axis.context().size() > 1)
     ring_.emplace(place.axis.context(), shape_, place.model().sequence);
   if (op.arrays.empty()) return;
@@ -327,9 +333,10 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
 
 template <class P>
 kernels::AttentionDropout AttentionOperation<P>::dropout(const MicroContext& c) const {
-  return {c.dropout,
-          RandomKey{c.seed, Purpose::attention_dropout, static_cast<std::uint32_t>(layer_), c.step},
-          c.first_sample, heads_.offset, all_heads_};
+  const auto layer = static_cast<std::uint32_t>(layer_);
+  const std::uint32_t stream = crosses_ ? architecture::cross_attention_site + layer : layer;
+  return {c.dropout, RandomKey{c.seed, Purpose::attention_dropout, stream, c.step}, c.first_sample,
+          heads_.offset, all_heads_};
 }
 
 template <class P>
@@ -358,14 +365,24 @@ void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperat
                                  shape_, sinks_);
     return;
   }
-  if (ring_)
+  if (crosses_)
+    kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv,
+                                  c.values.matrix(this->op_.inputs[1]), shape(c.context),
+                                  dropout(c.context));
+  else if (ring_)
     ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, c.context.positions,
                    dropout(c.context));
   else
     kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape(c.context),
-                                  dropout(c.context));
+                                  dropout(c.context), biases(c));
   if (!this->op_.arrays.empty())
     kernels::attention_sinks_forward<T>(c.handle, o, logsumexp(c), sinks_);
+}
+
+template <class P>
+auto AttentionOperation<P>::work(const PassArguments<P>& c) const -> View1<Accumulate<T>> {
+  const std::int64_t n = kernels::attention_workspace_elements<T>(c.handle.choice(), shape_);
+  return trireme::part(c.scratch.attention_work, 0, n);
 }
 
 /// The gradient of the sinks. The other gradients follow from o and logsumexp with the sinks.
@@ -384,11 +401,18 @@ void AttentionOperation<P>::backward_input(const PassArguments<P>& c, const Bloc
   const View2<T> grad = c.values.gradient(this->op_.output);
   const View2<T> o = c.values.matrix(this->op_.output);
   const View2<T> qkv = c.values.matrix(this->op_.input());
+  if (crosses_)
+    return kernels::attention_backward<T>(c.handle, dqkv, c.values.gradient(this->op_.inputs[1]),
+                                          grad, o, qkv, c.values.matrix(this->op_.inputs[1]),
+                                          logsumexp(c), work(c), shape(c.context),
+                                          dropout(c.context));
   if (ring_)
     return ring_->backward(c.handle, dqkv, grad, o, qkv, logsumexp(c), c.scratch.ring,
                            c.context.positions, dropout(c.context));
-  kernels::attention_backward<T>(c.handle, dqkv, grad, o, qkv, logsumexp(c),
-                                 c.scratch.attention_work, shape(c.context), dropout(c.context));
+  const View2<Accumulate<T>> dbiases =
+      has_biases() ? c.values.gradient_sums(this->op_.inputs.back()) : View2<Accumulate<T>>();
+  kernels::attention_backward<T>(c.handle, dqkv, grad, o, qkv, logsumexp(c), work(c),
+                                 shape(c.context), dropout(c.context), biases(c), dbiases);
 }
 
 template <class P>

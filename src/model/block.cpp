@@ -20,7 +20,8 @@ Block<P>::Block(const BlockPlan& plan, const Parameters<P>& parameters,
                 const architecture::Architecture& architecture, const TensorAxis& axis,
                 std::int64_t number)
     : plan_(plan), number_(number) {
-  const OperationPlace<P> place{parameters, architecture, axis, plan, number};
+  const OperationPlace<P> place{parameters, architecture, axis.of(plan.description.stream),
+                                axis,       plan,         number};
   for (const architecture::Operation& op : plan.description.operations)
     operations_.push_back(make_operation(op, place));
 }
@@ -83,7 +84,7 @@ void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle
   const PassArguments<P> arguments{handle, values, scratch, context, decoding};
   for (const architecture::OperationCall& call : phase.calls) {
     const auto& op = plan_.description.operations[static_cast<std::size_t>(call.operation)];
-    if (call.pass == Pass::backward_input && rule_of(op.kind).weights_with_input)
+    if (call.pass == Pass::backward_input && computes_weights_with_input(op))
       operation(call.operation).backward_weight(arguments);
     run(call, phase, arguments, values);
   }
@@ -130,7 +131,8 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
                                    const deck::ModelConfig& m, bool training,
                                    const kernels::KernelChoice& choice) {
   using T = typename P::Compute;
-  const architecture::RankSizes& n = plans.front().sizes;
+  const architecture::RankSizes& n = plans.front().sizes;  // of the embedding
+  const std::int64_t tokens = std::max(n.tokens, n.source.tokens);
   std::int64_t attention = 0, gathered = n.hidden;
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
@@ -138,15 +140,14 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
     for (const architecture::Operation& op : plan.description.operations)
       if (op.kind == architecture::OperationKind::attention)
         attention = std::max(attention, kernels::attention_workspace_elements<T>(
-                                            choice, attention_shape(n, m, op.window)));
+                                            choice, attention_shape(plan.sizes, m, op)));
     transient = std::max(transient, plan.program.transient_bytes);
     gathered = std::max(gathered, architecture::gathered_columns(plan.description, n));
     codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));
     adapters.include(architecture::adapter_scratch(plan.description, n, m.adapter));
   }
   BlockScratch<P> scratch;
-  scratch.tokens = n.tokens;
-  if (n.cuts_tokens) scratch.gathered = arena.take<T>(n.tokens * gathered);
+  if (n.cuts_tokens) scratch.gathered = arena.take<T>(tokens * gathered);
   if (n.context_ranks > 1)
     scratch.ring = {arena.take<T>(n.ring_values()),
                     arena.take<Accumulate<T>>(n.ring_sums(training, is_narrow<T>))};
@@ -155,11 +156,11 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
   scratch.transient = arena.take<std::byte>(transient).data();
   if (plans.front().fp8 != nullptr) scratch.codes = arena.take<std::byte>(codes).data();
   if (adapters.rows == 0) return scratch;
-  scratch.adapter_rows = arena.take<T>(n.tokens * adapters.rows);
+  scratch.adapter_rows = arena.take<T>(tokens * adapters.rows);
   if (adapters.scaled > 0) scratch.adapter_product = arena.take<T>(adapters.scaled);
   if (!training) return scratch;
-  scratch.adapter_gradients = arena.take<T>(n.tokens * adapters.rows);
-  if (adapters.columns > 0) scratch.adapter_input = arena.take<T>(n.tokens * adapters.columns);
+  scratch.adapter_gradients = arena.take<T>(tokens * adapters.rows);
+  if (adapters.columns > 0) scratch.adapter_input = arena.take<T>(tokens * adapters.columns);
   return scratch;
 }
 

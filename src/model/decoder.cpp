@@ -35,7 +35,7 @@ template <class P>
 Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                     grid::Communicator& tensor, const Sizes& sizes)
     : model_(architecture.model), shard_(parameters.shard()), texts_(sizes.texts) {
-  check(!model_.predicts_masked_tokens(), "a model of masked tokens does not predict the next one");
+  check(model_.predicts_next_token(), "the model does not predict the next token");
   for (const PassWidth width : {PassWidth::narrow, PassWidth::wide})
     passes_[static_cast<std::size_t>(width)] = std::make_unique<Pass>(
         architecture, parameters, tensor, width == PassWidth::wide ? wide_rows : sizes.rows);

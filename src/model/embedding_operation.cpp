@@ -1,3 +1,5 @@
+// Look-ups of tokens, segments and positions, and tables that the embedding hands to the layers.
+// Each tensor rank looks up the ids in its part of a vocabulary.
 #include <trireme/model/embedding_operation.hpp>
 
 #include <trireme/architecture/objective.hpp>
@@ -10,7 +12,7 @@ template <class P>
 EmbeddingOperation<P>::EmbeddingOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
     : BlockOperation<P>(op),
-      axis_(place.axis),
+      axis_(place.axis_of(op.output)),
       sequence_(axis_.context().held(place.model().sequence)),
       scale_(is_split() ? place.model().embedding_scale() : 1),
       first_id_(0) {
@@ -43,9 +45,9 @@ void EmbeddingOperation<P>::forward(const PassArguments<P>& c, const BlockOperat
   const View2<T> x = c.values.matrix(this->op_.output);
   const std::int64_t first_row = axis_.rows().offset;
   if (is_split()) {
-    kernels::embedding_lookup<T>(c.handle, axis_.partial(c.scratch.all(x), x), ids(c), table_,
-                                 first_id_);
-    axis_.reduce(c.handle, x, c.scratch.all(x), "embedding, forward");
+    kernels::embedding_lookup<T>(c.handle, axis_.partial(c.scratch.all(axis_, x), x), ids(c),
+                                 table_, first_id_);
+    axis_.reduce(c.handle, x, c.scratch.all(axis_, x), "embedding, forward");
     scale(c, x);
   } else if (field_) {
     kernels::add_segments<T>(c.handle, x, table_, ids(c), first_row);
@@ -63,8 +65,9 @@ void EmbeddingOperation<P>::backward_weight(const PassArguments<P>& c) const {
   if (is_split()) {
     scale(c, dx);
     kernels::embedding_lookup_backward<T>(
-        c.handle, dtable_, axis_.gather(c.handle, c.scratch.all(dx), dx, "embedding, backward"),
-        ids(c), first_id_);
+        c.handle, dtable_,
+        axis_.gather(c.handle, c.scratch.all(axis_, dx), dx, "embedding, backward"), ids(c),
+        first_id_);
   } else if (field_) {
     kernels::segments_backward<T>(c.handle, dtable_, dx, ids(c), first_row);
   } else if (const auto positions = own_positions(c); positions.data() != nullptr) {
@@ -75,9 +78,32 @@ void EmbeddingOperation<P>::backward_weight(const PassArguments<P>& c) const {
   }
 }
 
-template class EmbeddingOperation<Fp32>;
-template class EmbeddingOperation<Fp64>;
-template class EmbeddingOperation<MixedBf16>;
-template class EmbeddingOperation<MixedFp16>;
+template <class P>
+TableOperation<P>::TableOperation(const architecture::Operation& op, const OperationPlace<P>& place)
+    : BlockOperation<P>(op) {
+  const std::int64_t elements = op.arrays.front().shape[0] * columns_of(op.output, place);
+  const std::string name = place.array(op.arrays.front().name);
+  table_ = place.parameters.weight(name, elements);
+  dtable_ = place.parameters.gradient(name, elements);
+}
+
+template <class P>
+void TableOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  kernels::copy<T>(c.handle, flat(c.values.matrix(this->op_.output)), table_);
+}
+
+template <class P>
+void TableOperation<P>::backward_weight(const PassArguments<P>& c) const {
+  kernels::accumulate<Accumulate<T>>(c.handle, dtable_, c.values.gradient_list(this->op_.output));
+}
+
+#define TRIREME_INSTANTIATE(P)          \
+  template class EmbeddingOperation<P>; \
+  template class TableOperation<P>;
+TRIREME_INSTANTIATE(Fp32)
+TRIREME_INSTANTIATE(Fp64)
+TRIREME_INSTANTIATE(MixedBf16)
+TRIREME_INSTANTIATE(MixedFp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::model

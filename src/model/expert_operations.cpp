@@ -345,8 +345,8 @@ void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, cons
     copies_.bring_back<T>(c.handle, sums, c.values.matrix(this->op_.scratch[Work::sent_rows]),
                           rounded, copied(c), what.c_str());
   }
-  kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all(to), to), sums);
-  axis_.reduce(c.handle, to, c.scratch.all(to), what.c_str());
+  kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all(axis_, to), to), sums);
+  axis_.reduce(c.handle, to, c.scratch.all(axis_, to), what.c_str());
 }
 
 template <class P>
@@ -359,8 +359,9 @@ void ExpertProductOperation<P>::forward(const PassArguments<P>& c, const BlockOp
       if (weighs_bias() && adds_bias_)
         kernels::add_weighed_bias<T>(c.handle, e.rows, e.bias, weights(c), e.order);
     });
-  const View2<T> all = received(
-      c, axis_.gather(c.handle, c.scratch.all(x), x, input_forward_.c_str()), input_forward_);
+  const View2<T> all =
+      received(c, axis_.gather(c.handle, c.scratch.all(axis_, x), x, input_forward_.c_str()),
+               input_forward_);
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
     kernels::linear_forward<T>(c.handle, part(y, e.routed), e.rows, e.weights, e.bias);
@@ -400,9 +401,10 @@ void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const
   const View2<T> dy = c.values.gradient(this->op_.output);
   const bool outputs = this->op_.cut == architecture::Cut::outputs;
   const View2<T> by_token =
-      outputs ? received(c, axis_.gather(c.handle, c.scratch.all(x), x, input_again_.c_str()),
-                         input_again_)
-              : received(c, dy, output_backward_);
+      outputs
+          ? received(c, axis_.gather(c.handle, c.scratch.all(axis_, x), x, input_again_.c_str()),
+                     input_again_)
+          : received(c, dy, output_backward_);
   visit(c, [&](const Expert& e) {
     kernels::pick_routed<T>(c.handle, e.rows, by_token, e.order, active_);
     kernels::linear_backward_weight<T>(

@@ -31,7 +31,7 @@ void send_out(const PassArguments<P>& c, const TensorAxis& axis, const architect
               ExpertCopies& copies, View2<typename P::Compute> to, View2<typename P::Compute> rows,
               const char* what) {
   using T = typename P::Compute;
-  const View2<T> all = axis.gather(c.handle, c.scratch.all(rows), rows, what);
+  const View2<T> all = axis.gather(c.handle, c.scratch.all(axis, rows), rows, what);
   if (!axis.experts().divides()) return kernels::copy<T>(c.handle, flat(to), flat<const T>(all));
   read_copies(c, op.inputs[copied::bounds], copies);
   copies.send<T>(c.handle, to, c.values.matrix(op.scratch[copied::sent_rows]), all,
@@ -45,7 +45,7 @@ void bring_together(const PassArguments<P>& c, const TensorAxis& axis,
                     View2<typename P::Compute> to, View2<typename P::Compute> rows,
                     const char* what) {
   using T = typename P::Compute;
-  const View2<T> partial = axis.partial(c.scratch.all(to), to);
+  const View2<T> partial = axis.partial(c.scratch.all(axis, to), to);
   if (axis.experts().divides()) {
     const View2<Accumulate<T>> sums = c.values.sums(op.scratch[copied::sums]);
     kernels::fill(c.handle, flat(sums), 0.0);
@@ -57,7 +57,7 @@ void bring_together(const PassArguments<P>& c, const TensorAxis& axis,
   } else {
     kernels::copy<T>(c.handle, flat(partial), flat<const T>(rows));
   }
-  axis.reduce(c.handle, to, c.scratch.all(to), what);
+  axis.reduce(c.handle, to, c.scratch.all(axis, to), what);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ LogitsOperation<P>::LogitsOperation(const architecture::Operation& op,
       rows_(place.model(), place.axis),
       gathers_(!is_shared(place.plan.description, op.input())),
       cap_(place.model().logit_softcap),
+      scale_(place.model().logit_scale()),
       first_id_(place.parameters.shard().part(place.model().vocabulary).offset) {
   const Parameters<P>& parameters = place.parameters;
   const deck::ModelConfig& m = place.model();
@@ -57,6 +58,7 @@ template <class P>
 void LogitsOperation<P>::compute(const Handle& handle, View2<Accumulate<T>> logits,
                                  View2<const T> y) const {
   kernels::linear_forward_wide<T>(handle, logits, y, table_, bias_);
+  if (scale_ != 1) kernels::scale_logits<Accumulate<T>>(handle, logits, scale_);
   if (cap_ > 0) kernels::soft_cap<Accumulate<T>>(handle, logits, cap_);
 }
 
@@ -77,11 +79,11 @@ View1<double> LogitsOperation<P>::add_losses(const PassArguments<P>& c, const Bl
   return losses;
 }
 
-/// dlogits = w (softmax(logits) − one-hot(target)), times the slope of the cap
+/// dlogits = w (softmax(logits) − one-hot(target)), times the slope of the cap and the scale
 template <class P>
 void LogitsOperation<P>::block_gradient(const PassArguments<P>& c, const Block& b) const {
   kernels::cross_entropy_gradient<T>(c.handle, b.dlogits, b.logits, b.merged, b.targets, first_id_,
-                                     c.context.token_weight, c.context.loss_scale, cap_);
+                                     scale_ * c.context.token_weight, c.context.loss_scale, cap_);
 }
 
 /// dtable += dlogitsᵀ y; dbias += Σ_n dlogits[n]; dy = dlogits table, stored in place of y
@@ -96,7 +98,7 @@ void LogitsOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   View2<T> y = c.values.matrix(this->op_.input());
   if (c.decoding != nullptr) return compute(c.handle, c.decoding->logits, y);
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
-  if (gathers_) y = axis_.gather(c.handle, c.scratch.all(y), y, "logits, forward");
+  if (gathers_) y = axis_.gather(c.handle, c.scratch.all(axis_, y), y, "logits, forward");
   const bool trains = !c.context.evaluates();
   visit_blocks(c, y, rows_.counted_targets(c), loss, [&](const Block& b) {
     compute(c.handle, b.logits, b.y);
@@ -117,7 +119,7 @@ void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
   const View2<T> dy = c.values.matrix(this->op_.input());
   if (gradient_ != HeadGradient::with_losses) {
     const View2<T> y =
-        gathers_ ? axis_.gather(c.handle, c.scratch.all(dy), dy, "logits, backward") : dy;
+        gathers_ ? axis_.gather(c.handle, c.scratch.all(axis_, dy), dy, "logits, backward") : dy;
     visit_blocks(c, y, extent(y, 0), loss, [&](const Block& b) {
       if (gradient_ == HeadGradient::again) {
         compute(c.handle, b.logits, b.y);
@@ -127,7 +129,7 @@ void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
     });
   }
   if (gathers_)
-    axis_.reduce(c.handle, dy, c.scratch.all(dy), "logits, backward");
+    axis_.reduce(c.handle, dy, c.scratch.all(axis_, dy), "logits, backward");
   else
     axis_.sum(c.handle, dy, "logits, backward");
 }

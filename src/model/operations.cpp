@@ -123,18 +123,24 @@ void ResidualOperation<P>::backward_input(const PassArguments<P>& c, const Block
 }
 
 template <class P>
+kernels::Dropout DropoutOperation<P>::site(const MicroContext& c) const {
+  if (source_tokens_ == 0) return c.dropout_site(0, axis_.places());
+  MicroContext of_source = c;
+  of_source.sequence = source_tokens_;
+  return of_source.dropout_site(architecture::source_site, axis_.places());
+}
+
+template <class P>
 void DropoutOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<typename P::Compute> y = c.values.matrix(this->op_.output);
-  kernels::dropout_forward<typename P::Compute>(c.handle, y, y,
-                                                c.context.dropout_site(0, axis_.places()));
+  kernels::dropout_forward<typename P::Compute>(c.handle, y, y, site(c.context));
 }
 
 template <class P>
 void DropoutOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                          bool) const {
   const View2<typename P::Compute> dy = c.values.gradient(this->op_.output);
-  kernels::dropout_backward<typename P::Compute>(c.handle, dy, dy,
-                                                 c.context.dropout_site(0, axis_.places()));
+  kernels::dropout_backward<typename P::Compute>(c.handle, dy, dy, site(c.context));
 }
 
 // ---- activation
@@ -144,6 +150,8 @@ void ActivationFunction<P>::forward(const Handle& handle, View2<T> g, View2<cons
   switch (activation_) {
     case Activation::gelu:
       return kernels::gelu_forward<T>(handle, g, h, gelu_);
+    case Activation::relu:
+      return kernels::relu_forward<T>(handle, g, h);
     case Activation::swiglu:
       return kernels::swiglu_forward<T>(handle, g, h);
     case Activation::geglu:
@@ -159,6 +167,8 @@ void ActivationFunction<P>::backward(const Handle& handle, View2<T> dh, View2<co
   switch (activation_) {
     case Activation::gelu:
       return kernels::gelu_backward<T>(handle, dh, dg, h, gelu_);
+    case Activation::relu:
+      return kernels::relu_backward<T>(handle, dh, dg, h);
     case Activation::swiglu:
       return kernels::swiglu_backward<T>(handle, dh, dg, h);
     case Activation::geglu:
@@ -203,7 +213,7 @@ template <class P>
 LinearOperation<P>::LinearOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : BlockOperation<P>(op),
-      axis_(place.axis),
+      axis_(place.axis_of(op.input())),
       linear_(place.parameters, place.array(op.arrays.front().name),
               op.bias().empty() ? "" : place.array(op.bias()), columns_of(op.output, place),
               columns_of(op.input(), place)),
@@ -244,14 +254,14 @@ void LinearOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   const View2<T> x = c.values.matrix(this->op_.input());
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
-    const View2<T> all = axis_.gather(c.handle, c.scratch.all(x), x, input_forward_.c_str());
+    const View2<T> all = axis_.gather(c.handle, c.scratch.all(axis_, x), x, input_forward_.c_str());
     add_product(c, y, all, true);
     return;
   }
   // Only rank 0 adds the bias to its partial sums.
-  const View2<T> sum = axis_.partial(c.scratch.all(y), y);
+  const View2<T> sum = axis_.partial(c.scratch.all(axis_, y), y);
   add_product(c, sum, x, axis_.rank() == 0);
-  axis_.reduce(c.handle, y, c.scratch.all(y), output_forward_.c_str());
+  axis_.reduce(c.handle, y, c.scratch.all(axis_, y), output_forward_.c_str());
 }
 
 template <class P>
@@ -270,9 +280,9 @@ void LinearOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> dx = c.values.gradient(this->op_.input());
-    const View2<T> sum = axis_.partial(c.scratch.all(dx), dx);
+    const View2<T> sum = axis_.partial(c.scratch.all(axis_, dx), dx);
     add_input_gradient(c, sum, dy);
-    return axis_.reduce(c.handle, dx, c.scratch.all(dx), input_backward_.c_str());
+    return axis_.reduce(c.handle, dx, c.scratch.all(axis_, dx), input_backward_.c_str());
   }
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
@@ -308,7 +318,7 @@ void LinearOperation<P>::backward_weight(const PassArguments<P>& c) const {
   if (this->op_.cut == architecture::Cut::outputs) {
     if (!reads) return linear_.backward_bias(c.handle, dy);
     // Only this rank's rows of x are kept.
-    const View2<T> all = axis_.gather(c.handle, c.scratch.all(x), x, input_again_.c_str());
+    const View2<T> all = axis_.gather(c.handle, c.scratch.all(axis_, x), x, input_again_.c_str());
     if (!scales()) {
       linear_.backward_weight(c.handle, dy, all, fp8(c));
       if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, all);
@@ -379,6 +389,8 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<JoinHeadsOperation<P>>(op, place);
     case OperationKind::take_values:
       return std::make_unique<TakeValuesOperation<P>>(op, place);
+    case OperationKind::table:
+      return std::make_unique<TableOperation<P>>(op, place);
   }
   return {};
 }

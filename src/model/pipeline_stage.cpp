@@ -4,6 +4,8 @@
 
 #include <trireme/kernels/elementwise.hpp>
 
+#include <algorithm>
+
 namespace trireme::model {
 namespace {
 
@@ -31,6 +33,10 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
   if (number == 0)
     embedding_ = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, 0);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
+  sizes_ = plans.front().sizes;
+  source_sequence_ = architecture.model.encoder.sequence;
+  encoder_layers_ = static_cast<std::size_t>(std::clamp<std::int64_t>(
+      architecture.model.encoder.layers - layers.offset, 0, layers.extent));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
     layers_.push_back(std::make_unique<Block<P>>(plans[architecture.kind_of(layer) + 1], parameters,
                                                  architecture, axis,
@@ -56,12 +62,16 @@ MicroContext PipelineStage<P>::with_losses(const MicroContext& context, const Sc
 
 template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
-  // Evaluation processes one layer at a time: all layers share the first layer's memory.
+  // Evaluation processes one layer at a time: all layers share the memory of the largest.
+  Bytes most = 0;
+  for (const auto& layer : layers_) most = std::max(most, layer->program().kept_bytes);
   for (const auto& layer : layers_) {
     const architecture::BlockProgram& program = layer->program();
-    slot.layers.push_back(slot.layers.empty() || shape.training
-                              ? take_block_memory(arena, program.kept_bytes, program.work_bytes)
-                              : slot.layers.front());
+    if (shape.training)
+      slot.layers.push_back(take_block_memory(arena, program.kept_bytes, program.work_bytes));
+    else
+      slot.layers.push_back(slot.layers.empty() ? take_block_memory(arena, most, 0)
+                                                : slot.layers.front());
   }
 }
 
@@ -75,7 +85,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::RankSizes& n,
                                   field.is_read(embedding_ != nullptr, head_ != nullptr)
                               ? arena.take<std::int32_t>(architecture::rows_of(field.rows, n))
                               : View1<std::int32_t>());
-  if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
+  if (encoder_layers_ > 0 || (layers_.empty() && !head_)) slot.x = arena.take<T>(n.rows, n.hidden);
   if (windows.empty()) take_layers(slot, arena, shape);
   for (std::int64_t l = 0; l < layers() && !windows.empty(); ++l) {
     const auto count = static_cast<std::int64_t>(windows.size());
@@ -83,7 +93,17 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::RankSizes& n,
         windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
   if (head_) slot.head = take_block_memory(arena, head_->program().kept_bytes, 0);
-  if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
+  const bool keeps_gradients = shape.split_backward && embedding_ != nullptr;
+  if (keeps_gradients) slot.dx = arena.take<T>(n.rows, n.hidden);
+  const Bytes bytes = architecture::value_bytes(n, sizeof(T), sizeof(Accumulate<T>));
+  if (bytes == 0) return slot;
+  slot.values = arena.take<std::byte>(bytes).data();
+  slot.value_gradients =
+      keeps_gradients ? arena.take<std::byte>(bytes).data() : shape.value_gradients;
+  for (BlockMemory& layer : slot.layers) {
+    layer.values = slot.values;
+    layer.value_gradients = slot.value_gradients;
+  }
   return slot;
 }
 
@@ -105,15 +125,56 @@ void PipelineStage<P>::take_lasting_memory(Arena& arena) {
 }
 
 template <class P>
-auto PipelineStage<P>::input(const Handle& handle, const Slot& slot) const -> View2<T> {
+auto PipelineStage<P>::input(const Handle& handle, const Slot& slot) const -> StageRows<T> {
   slot.offload.begin_write(handle, 0);
-  if (!slot.layers.empty()) return layers_.front()->input(slot.layers.front());
-  return head_ ? head_->input(slot.head) : slot.x;
+  if (slot.x.data() == nullptr)
+    return with_values(
+        layers_.empty() ? head_->input(slot.head) : layers_.front()->input(slot.layers.front()),
+        slot, false);
+  StageRows<T> rows = with_values(slot.x, slot, false);
+  if (encoder_layers_ > 0) rows.source = layers_.front()->input(slot.layers.front());
+  return rows;
+}
+
+template <class P>
+auto PipelineStage<P>::source_of(std::byte* values) const -> View2<T> {
+  return View2<T>(reinterpret_cast<T*>(values), static_cast<std::size_t>(sizes_.source.rows),
+                  static_cast<std::size_t>(sizes_.hidden));
+}
+
+template <class P>
+auto PipelineStage<P>::with_values(View2<T> tokens, const Slot& slot, bool gradients) const
+    -> StageRows<T> {
+  std::byte* const values = gradients ? slot.value_gradients : slot.values;
+  if (values == nullptr) return {tokens};
+  constexpr Bytes element = sizeof(T), sum = sizeof(Accumulate<T>);
+  const Bytes first =
+      architecture::value_offset(architecture::ModelValue::encoder_bias, sizes_, element, sum);
+  const Bytes all = architecture::value_bytes(sizes_, element, sum);
+  return {tokens, source_of(values),
+          View1<T>(reinterpret_cast<T*>(values + first),
+                   static_cast<std::size_t>((all - first) / element))};
+}
+
+template <class P>
+MicroContext PipelineStage<P>::context_of(std::size_t layer, const MicroContext& context) const {
+  MicroContext result = context;
+  if (layer < encoder_layers_) result.sequence = source_sequence_;
+  return result;
+}
+
+template <class P>
+void PipelineStage<P>::begin_gradients(const Handle& handle, const Slot& slot) const {
+  if (!head_ || slot.value_gradients == nullptr) return;
+  const StageRows<T> rows = with_values({}, slot, true);
+  kernels::fill(handle, flat(rows.source), 0.0);
+  kernels::fill(handle, rows.tables, 0.0);
 }
 
 template <class P>
 auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T> output) const
     -> View2<T> {
+  if (layer + 1 == encoder_layers_) return source_of(slot.values);
   if (layer + 1 < layers_.size()) return layers_[layer + 1]->input(slot.layers[layer + 1]);
   return head_ ? head_->input(slot.head) : output;
 }
@@ -160,14 +221,21 @@ void PipelineStage<P>::forward_layers(const Handle& handle, View2<T> output, con
   const MicroContext context = with_fields(of_micro, slot);
   if (embedding_) {
     read_embedding(handle);
-    embedding_->forward(handle, input(handle, slot), {}, scratch.layer, context);
+    const StageRows<T> rows = input(handle, slot);
+    embedding_->forward(handle, rows.tokens, values_of(slot), scratch.layer, context);
+    // The embedding writes the source's rows to the memory of the values.
+    if (encoder_layers_ > 0) copy_rows(handle, rows.source, source_of(slot.values));
   }
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto layer = static_cast<std::int64_t>(l);
     read_layer(handle, l, false);
     slot.offload.begin_write(handle, layer + 1);
     layers_[l]->forward(handle, layer_output(slot, l, output), slot.layers[l], scratch.layer,
-                        context);
+                        context_of(l, context));
+    if (l + 1 == encoder_layers_) {
+      slot.offload.begin_write(handle, layer + 1);
+      copy_rows(handle, tokens_after_encoder(slot, output), slot.x);
+    }
     layer_done(layer);
   }
   if (head_) read_head(handle, false);
@@ -212,6 +280,7 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
   const MicroContext context = with_fields(of_micro, slot);
   const MicroContext of_layers = with_losses(context, scratch);
   slot.offload.fetch(layers() - 1);
+  begin_gradients(handle, slot);
   if (head_) {
     read_head(handle, true);
     if (!gradient_with_losses_)
@@ -224,13 +293,16 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
     read_layer(handle, l, true);
     sum(handle, layers_[l]->number());
     slot.offload.begin_read(handle, layer);
-    if (has_backward(l)) layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, of_layers);
+    if (has_backward(l))
+      layers_[l]->backward(handle, stream(slot, l, dx), slot.layers[l], scratch.layer,
+                           context_of(l, of_layers));
     slot.offload.end_read(handle, layer);
     done(layers_[l]->number());
   }
   if (embedding_) {
     sum(handle, 0);
-    if (first_trained_ == 0) embedding_->backward(handle, dx, {}, scratch.layer, context);
+    if (first_trained_ == 0)
+      embedding_->backward(handle, dx, values_of(slot), scratch.layer, context);
     done(0);
   }
 }
@@ -242,6 +314,7 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
   const MicroContext context = with_fields(of_micro, slot);
   const MicroContext of_layers = with_losses(context, scratch);
   slot.offload.fetch(layers() - 1);
+  begin_gradients(handle, slot);
   if (head_) {
     read_head(handle, true);
     if (!gradient_with_losses_)
@@ -253,7 +326,8 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
     read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer);
     if (has_backward(l))
-      layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, of_layers);
+      layers_[l]->backward_input(handle, stream(slot, l, dx), slot.layers[l], scratch.layer,
+                                 context_of(l, of_layers));
     slot.offload.keep(handle, layer, SlotOffload::Part::work);
     if (between) between();
   }
@@ -275,12 +349,13 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
       read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer, SlotOffload::Part::work);
     if (has_backward(l))
-      layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);
+      layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context_of(l, context));
     slot.offload.end_read(handle, layer);
     done(layers_[l]->number());
   }
   if (embedding_) {
-    if (first_trained_ == 0) embedding_->backward(handle, slot.dx, {}, scratch.layer, context);
+    if (first_trained_ == 0)
+      embedding_->backward(handle, slot.dx, values_of(slot), scratch.layer, context);
     done(0);
   }
 }

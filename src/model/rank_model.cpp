@@ -60,7 +60,7 @@ void RankModel<P>::take_saved(Arena& arena) {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       arena.release_to(begin);
       slots_[i].push_back(stages_[i].take_slot(
-          arena, sizes_, {shape_.training, shape_.split_backward}, windows_, k));
+          arena, sizes_, {shape_.training, shape_.split_backward, value_gradients_}, windows_, k));
       end = std::max(end, arena.used());
     }
     arena.release_to(begin);
@@ -120,6 +120,8 @@ void RankModel<P>::take_scratch(Arena& arena) {
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);
+  const Bytes values = architecture::value_bytes(sizes_, sizeof(T), sizeof(Accumulate<T>));
+  if (values > 0) value_gradients_ = arena.take<std::byte>(values).data();
 }
 
 template <class P>
@@ -130,14 +132,19 @@ std::size_t RankModel<P>::index(Stage stage) const {
 }
 
 template <class P>
-auto RankModel<P>::input(const Handle& handle, Stage stage, int slot) const -> View2<T> {
+auto RankModel<P>::input(const Handle& handle, Stage stage, int slot) const -> StageRows<T> {
   return get(stage).input(handle, at(stage, slot));
 }
 
 template <class P>
-auto RankModel<P>::dx(Stage stage, int slot) const -> View2<T> {
+auto RankModel<P>::dx(Stage stage, int slot) const -> StageRows<T> {
   const Slot& s = at(stage, slot);
-  return s.dx.data() != nullptr ? s.dx : dx_;
+  return get(stage).with_values(s.dx.data() != nullptr ? s.dx : dx_, s, true);
+}
+
+template <class P>
+auto RankModel<P>::output(Stage stage, int slot) const -> StageRows<T> {
+  return get(stage).with_values(output_, at(stage, slot), false);
 }
 
 template <class P>
@@ -176,7 +183,7 @@ template <class P>
 void RankModel<P>::backward_input(const Handle& handle, Stage stage, int slot,
                                   const MicroContext& context, const Between& between) const {
   get(stage, context.version)
-      .backward_input(handle, dx(stage, slot), at(stage, slot), scratch_, context, between);
+      .backward_input(handle, dx(stage, slot).tokens, at(stage, slot), scratch_, context, between);
 }
 
 template <class P>

@@ -5,11 +5,14 @@
 
 namespace trireme::model {
 
-TensorAxis::TensorAxis(std::int64_t tokens) : tokens_(tokens), rows_{0, tokens} {}
+TensorAxis::TensorAxis(std::int64_t tokens, std::int64_t source_tokens)
+    : tokens_(tokens), rows_{0, tokens} {
+  if (source_tokens > 0) source_ = std::make_shared<const TensorAxis>(source_tokens);
+}
 
 TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,
                        bool sequence_parallel, const ContextAxis& context,
-                       const ExpertAxis& experts)
+                       const ExpertAxis& experts, std::int64_t source_tokens)
     : communicator_(&communicator),
       rank_(communicator.rank()),
       size_(communicator.size()),
@@ -19,15 +22,21 @@ TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,
       context_(context),
       experts_(experts) {
   if (cuts_tokens_) rows_ = layout::split(tokens, size_, rank_);
+  if (source_tokens > 0)
+    source_ = std::make_shared<const TensorAxis>(communicator, source_tokens, sequence_parallel,
+                                                 context, experts);
 }
 
 TensorAxis TensorAxis::without_messages(int rank, int size, std::int64_t tokens,
-                                        bool sequence_parallel) {
+                                        bool sequence_parallel, std::int64_t source_tokens) {
   TensorAxis axis(tokens);
   axis.rank_ = rank;
   axis.size_ = size;
   axis.cuts_tokens_ = sequence_parallel && size > 1;
   if (axis.cuts_tokens_) axis.rows_ = layout::split(tokens, size, rank);
+  if (source_tokens > 0)
+    axis.source_ = std::make_shared<const TensorAxis>(
+        without_messages(rank, size, source_tokens, sequence_parallel));
   return axis;
 }
 

@@ -23,7 +23,7 @@ NoiseScale<P>::NoiseScale(const architecture::Architecture& architecture,
                           const model::Parameters<P>& parameters, grid::Communicator& model_group,
                           grid::Communicator& replicas)
     : parameters_(parameters), model_group_(model_group), replicas_(replicas) {
-  const std::int64_t layers = architecture.model.layers;
+  const std::int64_t layers = architecture.model.all_layers();
   const int parts = parameters.shard().tensor_size;
   std::vector<std::int64_t> chosen, begins, ends;
   for (std::size_t i = 0; i < architecture.arrays.size(); ++i)

@@ -39,7 +39,7 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
   const bool weighs = rule.weight_pass != architecture::OperationRule::WeightPass::never;
   // Two backward passes, or one with kernels of both.
   const bool two =
-      (rule.weights_with_input && op.arrays.size() > 0) || (weighs && rule.has_input_pass);
+      (computes_weights_with_input(op) && op.arrays.size() > 0) || (weighs && rule.has_input_pass);
   const std::string pass =
       forward || two ? passes[static_cast<std::size_t>(call.pass)] : ".backward";
   if (op.kind == OperationKind::dropout && m.dropout == 0) return {};
@@ -47,7 +47,7 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
   if (const auto given = rule.kernels[forward ? 0 : 1]; !given.empty())
     return {{std::string(given), call}};
   std::vector<BlockKernel> kernels;
-  if (rule.weights_with_input && !forward && op.trains())
+  if (computes_weights_with_input(op) && !forward && op.trains())
     kernels.push_back({name + ".backward_weight", {call.operation, Pass::backward_weight}});
   kernels.push_back({name + pass, call});
   if (call.fused >= 0)

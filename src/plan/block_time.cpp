@@ -295,7 +295,7 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   const bool forward = call.pass == Pass::forward;
   const Seconds ring = ring_time(forward);
   if (!machine_.software.fused_attention) {
-    add_stored_scores(time, forward);
+    add_stored_scores(time, part.operations[at(call.operation)], forward);
     time.tensor += ring;
     return;
   }
@@ -346,13 +346,16 @@ double BlockTimeModel::ring_sum_bytes(bool forward) const {
 /// Adds the times of attention whose S × S scores are in memory: two batched products forward and
 /// four backward, of the full square; a fused kernel for scale, mask and softmax; and dropout with
 /// a mask of one byte per score.
-void BlockTimeModel::add_stored_scores(PassTime& time, bool forward) const {
+void BlockTimeModel::add_stored_scores(PassTime& time, const Operation& op, bool forward) const {
   const std::int64_t S = sizes_.sequence, K = sizes_.head_size;
+  const std::int64_t keys =
+      architecture::is_cross_attention(op) ? sizes_.source.sequence : sizes_.sequence;
   const std::int64_t heads = sizes_.micro * sizes_.heads;
   const auto element = static_cast<double>(sizes_.element);
-  const double scores = static_cast<double>(heads) * static_cast<double>(S * S);
-  const double bytes = (scores + static_cast<double>(heads * 2 * S * K)) * element;
-  for (const ProductSizes& product : {ProductSizes{S, S, K, heads}, ProductSizes{S, K, S, heads}}) {
+  const double scores = static_cast<double>(heads) * static_cast<double>(S * keys);
+  const double bytes = (scores + static_cast<double>(heads * (S + keys) * K)) * element;
+  for (const ProductSizes& product :
+       {ProductSizes{S, keys, K, heads}, ProductSizes{S, K, keys, heads}}) {
     const double times = forward ? 1 : 2;
     time.compute += times * kernels_.attention_product(product, bytes);
     time.flops += times * product.flops();
@@ -464,6 +467,12 @@ PassTime BlockTimeModel::calls(const Part& layer, const std::vector<OperationCal
 /// forward pass, instead of the calls that gradients need.
 BlockTime BlockTimeModel::layer(const Part& layer,
                                 const architecture::BlockProgram& program) const {
+  return BlockTimeModel(architecture_, sizes_.of(layer.stream), kernels_, network_, machine_)
+      .layer_of_stream(layer, program);
+}
+
+BlockTime BlockTimeModel::layer_of_stream(const Part& layer,
+                                          const architecture::BlockProgram& program) const {
   const bool all_again =
       machine_.software.recomputes_unread && std::ranges::count(program.kept, true) == 1;
   const auto passes = [&](const architecture::PhaseProgram& phase, bool first_half) {

@@ -24,7 +24,7 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
   const deck::ModelConfig& m = architecture.model;
   StageFlops layer;
   for (const Operation& op : description.operations) {
-    const double products = 2 * products_per_token(op, m);
+    const double products = 2 * products_per_token(description, op, m);
     layer.forward += products * product_factor(op, Pass::forward);
     if (!gradients) continue;
     layer.backward_input += products * product_factor(op, Pass::backward_input);

@@ -27,7 +27,7 @@ using architecture::Shard;
 /// A shard of four stages: the embedding, one layer, the other layers, and the head.
 Shard parted(const architecture::Architecture& a, const deck::ParallelConfig& parallel,
              int tensor_rank) {
-  const std::int64_t layers = a.model.layers;
+  const std::int64_t layers = a.model.all_layers();
   Shard shard;
   shard.stage_layers = {{0, 0}, {0, 1}, {1, layers - 1}, {layers, 0}};
   shard.tensor_size = static_cast<int>(parallel.tensor);
@@ -62,11 +62,12 @@ ActivationSizes largest(const ActivationSizes& a, const ActivationSizes& b) {
           std::max(a.head_scratch, b.head_scratch),
           std::max(a.logits, b.logits),
           std::max(a.message, b.message),
+          std::max(a.handed_over, b.handed_over),
           std::max(a.tensor_sum, b.tensor_sum),
           std::max(a.logits_slot, b.logits_slot),
           std::max(a.logits_scratch, b.logits_scratch),
           std::max(a.logits_messages, b.logits_messages),
-          std::max(a.positions, b.positions)};
+          std::max(a.of_slot, b.of_slot)};
 }
 
 std::int64_t part_of(std::int64_t n, std::int64_t parts) {
@@ -89,7 +90,7 @@ void append_kinds(std::vector<std::int64_t>& list, const architecture::Architect
 bool layers_differ(const architecture::Architecture& architecture) {
   std::map<std::int64_t, std::int64_t> elements;  // by block
   for (const architecture::ArraySpec& array : architecture.arrays)
-    if (array.block >= 1 && array.block <= architecture.model.layers)
+    if (array.block >= 1 && array.block <= architecture.model.all_layers())
       elements[array.block] += array.elements();
   return std::ranges::any_of(
       elements, [&](const auto& layer) { return layer.second != elements.begin()->second; });

@@ -24,15 +24,28 @@ namespace {
 using architecture::Home;
 
 /// Bytes of attention's work memory: with a context axis, the blocks of the ring; otherwise values
-/// [B, H, S], or for two-byte types the workspace of their kernels.
-Bytes attention_work(const TypedSizes& s, const deck::Config& config, const Machine& machine) {
-  if (s.context_ranks > 1)
-    return aligned(s.ring_values() * s.element) +
-           aligned(s.ring_sums(true, s.narrow()) * s.accumulate);
-  if (!s.narrow()) return aligned(s.micro * s.heads * s.sequence * s.accumulate);
-  const AttentionSizes sizes{s.micro, s.sequence, s.heads, s.key_value_heads, s.head_size};
-  return aligned(4 *
-                 narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
+/// [B, H, S], or for two-byte types the workspace of their kernels, and with biases of relative
+/// positions also partial sums of their gradients.
+Bytes attention_work(const TypedSizes& main, const architecture::Architecture& architecture,
+                     const deck::Config& config, const Machine& machine) {
+  if (main.context_ranks > 1)
+    return aligned(main.ring_values() * main.element) +
+           aligned(main.ring_sums(true, main.narrow()) * main.accumulate);
+  std::int64_t most = 0;
+  for (const architecture::BlockDescription& layer : architecture.layer_kinds()) {
+    const TypedSizes s = main.of(layer.stream);
+    const AttentionSizes sizes{s.micro, s.sequence, s.heads, s.key_value_heads, s.head_size};
+    for (const architecture::Operation& op : layer.operations) {
+      if (op.kind != architecture::OperationKind::attention) continue;
+      const bool biased = s.buckets > 0 && !architecture::is_cross_attention(op);
+      const std::int64_t work =
+          s.narrow()
+              ? narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine))
+              : s.tokens * s.heads;
+      most = std::max(most, work + (biased ? relative_bias_workspace(sizes, s.buckets) : 0));
+    }
+  }
+  return aligned(most * main.accumulate);
 }
 
 /// Bytes of a layer's scores if attention stores them and they are kept: the result of softmax, and
@@ -45,14 +58,16 @@ Bytes score_bytes(const TypedSizes& s, const deck::ModelConfig& model,
   for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::attention &&
         program.kept[static_cast<std::size_t>(op.saved.front())])
-      bytes += each * s.tokens * s.heads * s.sequence;
+      bytes += each * s.tokens * s.heads *
+               (architecture::is_cross_attention(op) ? s.source.sequence : s.sequence);
   return bytes;
 }
 
 /// Bytes of a layer in one slot, for the training program that `software` describes.
-Bytes layer_bytes(const TypedSizes& s, const deck::ModelConfig& model,
+Bytes layer_bytes(const TypedSizes& main, const deck::ModelConfig& model,
                   const architecture::BlockDescription& layer,
                   const architecture::BlockProgram& program, const Machine::Software& software) {
+  const TypedSizes s = main.of(layer.stream);
   Bytes gathered = 0;
   for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
@@ -79,7 +94,8 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
   };
   ActivationSizes parts;
   const Bytes residual = aligned(s.rows * s.hidden * s.element);  // [R, D]
-  std::int64_t gathered = s.hidden;                               // columns
+  const std::int64_t tokens = std::max(s.tokens, s.source.tokens);
+  std::int64_t gathered = s.hidden;  // columns
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
   const auto programs = layer_programs(config, a, shard, split_backward, machine);
@@ -100,13 +116,18 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
                                             : slot(a.embedding());
   const architecture::BlockDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
-  if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
+  if (a.model.packs_documents()) parts.of_slot = aligned(s.tokens * 4);
+  parts.of_slot += aligned(s.value_bytes());
+  if (split_backward) parts.embedding += aligned(s.value_bytes());
+  parts.handed_over = aligned(s.boundary_bytes(s.rows, s.source.rows));
   const architecture::TrainingObjective objective = architecture::objective_of(a.model);
   parts.scratch = aligned(objective.loss_sums() * 8) +
-                  (s.cuts_tokens ? aligned(s.tokens * gathered * s.element) : 0) +
-                  attention_work(s, config, machine) + transient + 2 * residual;  // output and dx
-  parts.scratch += 2 * aligned(s.tokens * adapters.rows * s.element) +
-                   aligned(s.tokens * adapters.columns * s.element) +
+                  (s.cuts_tokens ? aligned(tokens * gathered * s.element) : 0) +
+                  attention_work(s, a, config, machine) + transient +
+                  2 * residual +             // output and dx
+                  aligned(s.value_bytes());  // gradients of values
+  parts.scratch += 2 * aligned(tokens * adapters.rows * s.element) +
+                   aligned(tokens * adapters.columns * s.element) +
                    aligned(adapters.scaled * s.element);
   if (config.precision.products == Products::fp8) parts.scratch += aligned(codes);
   parts.scratch += history_bytes(config.run, objective.term_sums());
@@ -114,7 +135,7 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
   parts.head_scratch = at(Home::scratch, head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
-  parts.message = aligned(s.slice * s.hidden * s.element);
+  parts.message = aligned(s.boundary_bytes(s.slice, s.source.slice));
   if (shares_logits(gradient)) {
     const architecture::BlockDescription part = describe_shared_logits(a.model, gradient);
     parts.logits_slot = at(Home::batch, part) + at(Home::slot, part);
@@ -167,9 +188,12 @@ void TrainingSizes::save(TrainingBytes& bytes, const ActivationSizes& a,
     const bool head = stage == shard.last_stage();
     const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
     most_layers = std::max(most_layers, layers);
+    const bool of_encoder =
+        layers > 0 &&
+        architecture_->model.in_encoder(shard.stage_layers[static_cast<std::size_t>(stage)].offset);
     slot = std::max(slot, (activations_away_ ? 0 : of_layers(a, shard, stage, &BlockBytes::kept)) +
-                              (layers == 0 && !head ? a.input : 0) +
-                              (stage == 0 ? a.embedding : 0) + (head ? a.head : 0) + a.positions);
+                              ((layers == 0 && !head) || of_encoder ? a.input : 0) +
+                              (stage == 0 ? a.embedding : 0) + (head ? a.head : 0) + a.of_slot);
   }
   bytes.saved = needs.slots * slot + needs.logits_slots * a.logits_slot;
   if (!activations_away_) return;
@@ -220,7 +244,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationSizes& a, const ArenaSizes& a
   bytes.transfer =
       (needs.received_activations + needs.received_gradients + channels * needs.send_buffers) *
           a.message +
-      needs.handed_over * a.input + a.logits_messages;
+      needs.handed_over * a.handed_over + a.logits_messages;
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
   Bytes scales = 0;

@@ -122,7 +122,7 @@ class RecomputeSearch {
     const TypedSizes sizes = typed_sizes(deck_.config, rank.shard, machine_);
     const auto programs = layer_programs(deck_.config, architecture_, rank.shard,
                                          rank.needs.split_backward, machine_);
-    const std::int64_t layers = architecture_.model.layers;
+    const std::int64_t layers = architecture_.model.all_layers();
     const std::vector<std::int64_t> counts = architecture_.count_kinds({0, layers});
     double time = 0;
     for (std::size_t k = 0; k < programs.size(); ++k)
@@ -154,7 +154,7 @@ class RecomputeSearch {
     const double flops = 2 * architecture_.logit_products() * static_cast<double>(sizes.tokens) /
                          static_cast<double>(p.tensor);
     return (flops / flops_per_byte(machine_) + 2 * logits * static_cast<double>(sizes.accumulate)) *
-           static_cast<double>(p.pipeline) / static_cast<double>(deck_.config.model.layers);
+           static_cast<double>(p.pipeline) / static_cast<double>(deck_.config.model.all_layers());
   }
 
   /// Tensors that are kept if nothing is recomputed: tensors of the layers, and the logits'
@@ -177,7 +177,7 @@ class RecomputeSearch {
       double bytes = 0;
       for (const int t : tensors) {
         const architecture::Tensor& tensor = layer.tensors[static_cast<std::size_t>(t)];
-        bytes += static_cast<double>(rows_of(tensor.rows, sizes) *
+        bytes += static_cast<double>(rows_of(tensor.rows, sizes.of(layer.stream)) *
                                      columns_of(tensor.columns, sizes) * sizes.element);
       }
       return bytes;
@@ -185,7 +185,7 @@ class RecomputeSearch {
     const bool sends =
         deck_.config.parallel.tensor > 1 &&
         message_of(op, architecture::Pass::forward, layer.tensors, sizes.cuts_tokens).has_value();
-    const double flops = 2 * products_per_token(op, architecture_.model) *
+    const double flops = 2 * products_per_token(layer, op, architecture_.model) *
                          static_cast<double>(sizes.tokens) /
                          static_cast<double>(deck_.config.parallel.tensor);
     return flops / flops_per_byte(machine_) +

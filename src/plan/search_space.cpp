@@ -123,7 +123,8 @@ bool SearchSpace::has_axes(const Layout& layout) {
   }
   const std::int64_t chunks = chunks_.fixed ? chunks_.value : 1;
   const bool chosen = pipeline_.fixed || chunks_.fixed;
-  const std::int64_t most = chosen ? deck::stages_limit : std::min(m.layers, deck::stages_limit);
+  const std::int64_t most =
+      chosen ? deck::stages_limit : std::min(m.all_layers(), deck::stages_limit);
   if (layout.pipeline * chunks > most) {
     reject(chosen ? "more stages than a program may have" : "more stages than layers");
     return false;
@@ -139,7 +140,7 @@ std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const
   if (by_hand > 0) return {by_hand / pipeline};
   std::vector<std::int64_t> counts;
   std::int64_t before = 0;
-  for (std::int64_t chunks = 1; pipeline * chunks <= architecture_.model.layers; ++chunks) {
+  for (std::int64_t chunks = 1; pipeline * chunks <= architecture_.model.all_layers(); ++chunks) {
     if (pipeline * chunks > deck::stages_limit) break;
     deck::ParallelConfig parallel;
     parallel.pipeline = pipeline;
@@ -179,7 +180,7 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   add(ScheduleKind::one_forward_one_backward, 1);
   if (alone) return all;
   if (schedule_.fixed) add(ScheduleKind::gpipe, 1);
-  const std::int64_t most = std::min(architecture_.model.layers, deck::stages_limit);
+  const std::int64_t most = std::min(architecture_.model.all_layers(), deck::stages_limit);
   if (schedule_.fixed || (axes.pipeline > 1 && 2 * axes.pipeline <= most))
     for (const auto kind : {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
       add(kind, 2);

@@ -20,7 +20,7 @@ std::int64_t shared_parameters(const architecture::Architecture& architecture,
 /// Numbers of parameters by block, without the tables of the vocabulary if `shared`.
 std::vector<std::int64_t> parameters_by_block(const architecture::Architecture& architecture,
                                               bool shared) {
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.all_layers() + 2));
   for (const architecture::ArraySpec& array : architecture.arrays)
     if (!shared || !array.of_vocabulary())
       sums[static_cast<std::size_t>(array.block)] += array.elements();

@@ -147,12 +147,18 @@ class Counter {
       if (stage < shard_.last_stage() && !shard_.holds(stage + 1)) out += micro_batches_;
       if (stage > 0 && !shard_.holds(stage - 1)) in += micro_batches_;
     }
+    const auto gathers = [&](const char* what, std::int64_t messages) {
+      const Bytes source = sizes_.source.tokens * sizes_.hidden * sizes_.element;
+      tensor(what, messages, tokens_bytes_);
+      if (source > 0) tensor(what, messages, source);
+    };
     if (!sizes_.cuts_tokens) {
-      tensor("received activations: all-gather", in, tokens_bytes_);
-      tensor("received gradients: all-gather", out, tokens_bytes_);
+      gathers("received activations: all-gather", in);
+      gathers("received gradients: all-gather", out);
     }
-    add("pipeline", "activations: send", 2, out, out * slice_bytes_);
-    add("pipeline", "gradients: send", 2, in, in * slice_bytes_);
+    const Bytes slice = sizes_.boundary_bytes(sizes_.slice, sizes_.source.slice);
+    add("pipeline", "activations: send", 2, out, out * slice);
+    add("pipeline", "gradients: send", 2, in, in * slice);
   }
 
   void data() {
@@ -313,6 +319,7 @@ class Counter {
   void send(const architecture::BlockDescription& part, std::size_t operation, Pass pass,
             const std::string& name, std::int64_t layers) {
     const architecture::Operation& op = part.operations[operation];
+    const TypedSizes sizes = sizes_.of(part.stream);
     if (op.kind == architecture::OperationKind::attention) ring(pass, name, layers);
     if (const auto sum = rule_of(op.kind).context_sum; sum != nullptr && has_pass(op, pass))
       if (const auto summed = sum(op, pass)) {
@@ -329,7 +336,7 @@ class Counter {
     const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
     const bool of_inputs = pass == Pass::backward_weight && message->tensor == op.input();
     const bool blocks = t.rows == architecture::Rows::logit_block;
-    const std::int64_t rows = all_rows_of(t.rows, sizes_);
+    const std::int64_t rows = all_rows_of(t.rows, sizes);
     const std::int64_t times = layers * micro_batches_;
     add("tensor",
         text(name, ": ", architecture::name_of(message->collective), of_inputs ? " of inputs" : ""),

@@ -93,7 +93,8 @@ EngineParts<P>::EngineParts(const deck::Config& config,
       embedding(grid.embedding()),
       axis(tensor, tokens_of(config, context), config.parallel.sequence_parallel,
            model::ContextAxis(context, config.model.sequence),
-           experts != nullptr ? model::ExpertAxis(*experts) : model::ExpertAxis()),
+           experts != nullptr ? model::ExpertAxis(*experts) : model::ExpertAxis(),
+           config.batch.micro * config.model.encoder.sequence),
       parameters(architecture,
                  architecture::make_shard(architecture, config.parallel, grid.coordinates()),
                  !programs.empty(), replicas_of(config, shards, !programs.empty())),
@@ -127,7 +128,7 @@ EngineParts<P>::EngineParts(const deck::Config& config,
                 other_version ? &other_version->parameters : nullptr);
   if (shared) make_vocabulary(config, architecture, grid, machine);
   transfers.emplace(
-      pipeline, axis, layout.map(), config.model.hidden,
+      pipeline, axis, layout.map(), model->sizes(),
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
                                      needs.handed_over, needs.send_buffers, training});
 }

@@ -236,7 +236,7 @@ void StepActions<P>::shared_vocabulary(const PlacedInstr& placed) {
   if (micro + 1 < data::micro_batches(batch_)) return;
   if (op == Op::combine_logits && is_last(placed.instr.stage)) mark_loss(step_);
   if (op != Op::logits_gradient && op != Op::look_up_gradient) return;
-  const std::int64_t layers = config_.model.layers;
+  const std::int64_t layers = config_.model.all_layers();
   block_done(placed)(op == Op::logits_gradient ? architecture::shared_output_table(layers)
                                                : architecture::shared_token_table(layers));
 }
@@ -245,12 +245,12 @@ template <class P>
 void StepActions<P>::read_tables(schedule::Op op) {
   using schedule::Op;
   if (!parts_.access) return;
-  const std::int64_t token_table = architecture::shared_token_table(config_.model.layers);
+  const std::int64_t token_table = architecture::shared_token_table(config_.model.all_layers());
   if (op == Op::look_up) parts_.access->before_reads(handle_, token_table, std::nullopt);
   // If embeddings are tied, the token table is also the output table.
   if (op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient)
     for (const std::int64_t table :
-         {architecture::shared_output_table(config_.model.layers), token_table})
+         {architecture::shared_output_table(config_.model.all_layers()), token_table})
       parts_.access->before_reads(handle_, table, std::nullopt);
 }
 
@@ -288,6 +288,7 @@ void StepActions<P>::forward(const PlacedInstr& placed) {
     upload(placed);
   }
   take_input(placed);
+  output_slot_ = placed.slot;
   parts_.model->forward(handle_, stage, placed.slot, context(placed.instr.micro), between_);
 }
 
@@ -314,6 +315,7 @@ void StepActions<P>::evaluate(const PlacedInstr& placed) {
   plain.version = parts_.version_of(step_);  // the newest weights
   plain.sequence = config_.model.sequence;
   plain.scores = scores_;
+  output_slot_ = placed.slot;
   parts_.model->evaluate(handle_, stage, placed.slot, plain, n, between_);
   if (is_last(stage) && !vocabulary_) take_scores(group_of(placed.instr.micro));
 }
@@ -363,7 +365,7 @@ void StepActions<P>::backward_weight(const PlacedInstr& placed) {
 template <class P>
 void StepActions<P>::send_activation(const PlacedInstr& placed) {
   parts_.transfers->send_activation(handle_, placed.instr.stage, placed.buffer,
-                                    parts_.model->output());
+                                    parts_.model->output(placed.instr.stage, output_slot_));
 }
 template <class P>
 void StepActions<P>::receive_activation(const PlacedInstr& placed) {

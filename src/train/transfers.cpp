@@ -11,8 +11,9 @@ namespace trireme::train {
 
 template <class T>
 Transfers<T>::Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
-                        const layout::StageMap& stages, std::int64_t hidden, const Buffers& buffers)
-    : pipeline_(pipeline), axis_(axis), stages_(stages) {
+                        const layout::StageMap& stages, const architecture::RankSizes& sizes,
+                        const Buffers& buffers)
+    : pipeline_(pipeline), axis_(axis), stages_(stages), sizes_(sizes) {
   const auto add = [&](Stage to, Direction direction) {
     if (!is_local(to, direction)) channels_.push_back({to, direction, {}, 0});
   };
@@ -21,24 +22,49 @@ Transfers<T>::Transfers(grid::Communicator& pipeline, const model::TensorAxis& a
     if (stage > 0 && buffers.training) add(stage - 1, Direction::backward);
   }
   Arena plan;
-  take_memory(plan, hidden, buffers);
+  take_memory(plan, buffers);
   memory_ = Arena("transfer buffers", plan.used());
-  take_memory(memory_, hidden, buffers);
+  take_memory(memory_, buffers);
 }
 
 template <class T>
-void Transfers<T>::take_memory(Arena& arena, std::int64_t hidden, const Buffers& buffers) {
+auto Transfers<T>::take_message(Arena& arena, std::int64_t tokens, std::int64_t source) const
+    -> Message {
+  constexpr Bytes element = sizeof(T), sum = sizeof(Accumulate<T>);
+  using architecture::ModelValue;
+  const std::int64_t tables =
+      (architecture::value_bytes(sizes_, element, sum) -
+       architecture::value_offset(ModelValue::encoder_bias, sizes_, element, sum)) /
+      element;
+  const std::int64_t of_tokens = tokens * sizes_.hidden, of_source = source * sizes_.hidden;
+  Message m;
+  m.memory = arena.take<T>(of_tokens + of_source + tables);
+  m.slices = {trireme::matrix(part(m.memory, 0, of_tokens), tokens, sizes_.hidden),
+              trireme::matrix(part(m.memory, of_tokens, of_source), source, sizes_.hidden),
+              part(m.memory, of_tokens + of_source, tables)};
+  return m;
+}
+
+template <class T>
+void Transfers<T>::take_memory(Arena& arena, const Buffers& buffers) {
   const auto cut_slices = [&](std::vector<Message>& list, int count) {
     list.clear();
     for (int i = 0; i < count; ++i)
-      list.push_back({arena.take<T>(axis_.slice().extent, hidden), {}});
+      list.push_back(take_message(arena, sizes_.slice, sizes_.source.slice));
   };
   cut_slices(activations_, buffers.activations);
   cut_slices(gradients_, buffers.gradients);
   for (Channel& channel : channels_) cut_slices(channel.sent, buffers.sends);
   handed_over_.clear();
   for (int i = 0; i < buffers.handed_over; ++i)
-    handed_over_.push_back(arena.take<T>(axis_.rows().extent, hidden));
+    handed_over_.push_back(take_message(arena, sizes_.rows, sizes_.source.rows));
+}
+
+template <class T>
+void Transfers<T>::copy(const Exec& exec, const Rows& to, const Rows& from) {
+  kernels::copy<T>(exec, flat(to.tokens), flat<const T>(from.tokens));
+  if (to.source.size() > 0) kernels::copy<T>(exec, flat(to.source), flat<const T>(from.source));
+  if (to.tables.size() > 0) kernels::copy<T>(exec, to.tables, from.tables);
 }
 
 template <class T>
@@ -47,36 +73,42 @@ void Transfers<T>::receive(const Exec& exec, Stage to, Direction direction,
   if (is_local(to, direction)) return;
   Message& into = messages.at(static_cast<std::size_t>(buffer));
   into.request = pipeline_.start_receive<T>(
-      exec, flat(into.slice), stages_.rank_of(sender_of(to, direction)), tag_of(to, direction));
+      exec, into.memory, stages_.rank_of(sender_of(to, direction)), tag_of(to, direction));
 }
 
 template <class T>
 void Transfers<T>::take(const Exec& exec, Stage to, Direction direction,
-                        std::vector<Message>& messages, int buffer, View2<T> rows,
+                        std::vector<Message>& messages, int buffer, const Rows& rows,
                         const char* what) {
   const Region region("take_message");
   const auto at = static_cast<std::size_t>(buffer);
-  if (is_local(to, direction))
-    return kernels::copy<T>(exec, flat(rows), flat<const T>(handed_over_.at(at)));
+  if (is_local(to, direction)) return copy(exec, rows, handed_over_.at(at).slices);
   Message& from = messages.at(at);
   pipeline_.wait(from.request, what);
-  axis_.gather_slices(exec, rows, from.slice, what);
+  axis_.gather_slices(exec, rows.tokens, from.slices.tokens, what);
+  if (rows.source.size() > 0)
+    axis_.of(architecture::Stream::source)
+        .gather_slices(exec, rows.source, from.slices.source, what);
+  if (rows.tables.size() > 0) kernels::copy<T>(exec, rows.tables, from.slices.tables);
 }
 
 template <class T>
 void Transfers<T>::send(const Exec& exec, Stage to, Direction direction, int buffer,
-                        View2<T> rows) {
+                        const Rows& rows) {
   if (is_local(to, direction))
-    return kernels::copy<T>(exec, flat(handed_over_.at(static_cast<std::size_t>(buffer))),
-                            flat<const T>(rows));
+    return copy(exec, handed_over_.at(static_cast<std::size_t>(buffer)).slices, rows);
   const auto channel = std::ranges::find_if(
       channels_, [&](const Channel& c) { return c.to == to && c.direction == direction; });
   check(channel != channels_.end(), "no channel to stage ", to);
   Message& sent = channel->sent[channel->next];
   channel->next = (channel->next + 1) % channel->sent.size();
   pipeline_.wait(sent.request, "an earlier send to the same stage");
-  kernels::copy<T>(exec, flat(sent.slice), flat<const T>(axis_.slice_of(rows)));
-  sent.request = pipeline_.start_send<T>(exec, flat<const T>(sent.slice), stages_.rank_of(to),
+  Rows mine = rows;
+  mine.tokens = axis_.slice_of(rows.tokens);
+  if (rows.source.size() > 0)
+    mine.source = axis_.of(architecture::Stream::source).slice_of(rows.source);
+  copy(exec, sent.slices, mine);
+  sent.request = pipeline_.start_send<T>(exec, View1<const T>(sent.memory), stages_.rank_of(to),
                                          tag_of(to, direction));
 }
 
@@ -85,11 +117,11 @@ void Transfers<T>::receive_activation(const Exec& exec, Stage stage, int buffer)
   receive(exec, stage, Direction::forward, activations_, buffer);
 }
 template <class T>
-void Transfers<T>::take_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows) {
+void Transfers<T>::take_activation(const Exec& exec, Stage stage, int buffer, const Rows& rows) {
   take(exec, stage, Direction::forward, activations_, buffer, rows, "a stage's input");
 }
 template <class T>
-void Transfers<T>::send_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows) {
+void Transfers<T>::send_activation(const Exec& exec, Stage stage, int buffer, const Rows& rows) {
   send(exec, stage + 1, Direction::forward, buffer, rows);
 }
 
@@ -98,11 +130,11 @@ void Transfers<T>::receive_gradient(const Exec& exec, Stage stage, int buffer) {
   receive(exec, stage, Direction::backward, gradients_, buffer);
 }
 template <class T>
-void Transfers<T>::take_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows) {
+void Transfers<T>::take_gradient(const Exec& exec, Stage stage, int buffer, const Rows& rows) {
   take(exec, stage, Direction::backward, gradients_, buffer, rows, "a gradient");
 }
 template <class T>
-void Transfers<T>::send_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows) {
+void Transfers<T>::send_gradient(const Exec& exec, Stage stage, int buffer, const Rows& rows) {
   send(exec, stage - 1, Direction::backward, buffer, rows);
 }
 

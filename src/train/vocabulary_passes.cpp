@@ -122,7 +122,8 @@ template <class P>
 void VocabularyPasses<P>::take_input(const PlacedInstr& placed) {
   Message& message = of(inputs_, placed.instr.micro);
   parts_.vocabulary->inputs->wait(message.request, "the sum of all look-ups");
-  parts_.axis.gather_slices(handle_, parts_.model->input(handle_, placed.instr.stage, placed.slot),
+  parts_.axis.gather_slices(handle_,
+                            parts_.model->input(handle_, placed.instr.stage, placed.slot).tokens,
                             message.slice, "look-up, forward");
 }
 
@@ -167,7 +168,8 @@ void VocabularyPasses<P>::combine(const PlacedInstr& placed, const model::MicroC
   const model::SharedVocabulary<P>& vocabulary = parts_.model->vocabulary();
   const auto& slot = parts_.model->logits_slot(placed.logits_slot);
   vocabulary.combine(handle_, slot, View3<const double>(statistics()),
-                     is_last() ? model::part(parts_.model->losses(), {0, 1}) : View1<double>(), rows, context.scores);
+                     is_last() ? model::part(parts_.model->losses(), {0, 1}) : View1<double>(),
+                     rows, context.scores);
   if (!trains_) return;
   Message& message = of(gradients_, placed.instr.micro);
   take(message);
@@ -198,9 +200,9 @@ template <class P>
 void VocabularyPasses<P>::share_gradient(const PlacedInstr& placed) {
   Message& message = of(input_gradients_, placed.instr.micro);
   if (is_first())
-    kernels::copy<T>(
-        handle_, flat(message.slice),
-        flat<const T>(parts_.axis.slice_of(parts_.model->dx(placed.instr.stage, placed.slot))));
+    kernels::copy<T>(handle_, flat(message.slice),
+                     flat<const T>(parts_.axis.slice_of(
+                         parts_.model->dx(placed.instr.stage, placed.slot).tokens)));
   broadcast(*parts_.vocabulary->input_gradients, message, 0);
 }
 

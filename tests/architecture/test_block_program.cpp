@@ -41,6 +41,7 @@ deck::ModelConfig small(Family family) {
     m.experts.first_layer = 0;
     m.experts.shared_feed_forward = 40;
   }
+  if (family == Family::t5) m.encoder = {3, 24};
   if (m.experts.present()) {
     m.experts.number = 5;
     m.experts.active = 2;
@@ -68,7 +69,8 @@ std::set<std::string> names(const BlockDescription& layer, const Kept& kept) {
 /// phases.
 class Replay {
  public:
-  Replay(const BlockDescription& layer, const RankSizes& sizes) : layer_(layer), sizes_(sizes) {}
+  Replay(const BlockDescription& layer, const RankSizes& sizes)
+      : layer_(layer), sizes_(sizes.of(layer.stream)) {}
 
   void run(const PhaseProgram& phase, bool with_gradient) {
     memory_.erase(Place::Memory::transient);
@@ -77,8 +79,18 @@ class Replay {
     if (with_gradient) write(phase, {layer_.output, true});
     for (const OperationCall& call : phase.calls) simulate(phase, call);
   }
-  /// The caller puts the layer's input there.
-  void put_input(const PhaseProgram& phase) { write(phase, {0, false}); }
+  /// The caller puts the layer's input there, and values of the model with their gradients.
+  void put_input(const PhaseProgram& phase) {
+    write(phase, {0, false});
+    put_values(phase, false);
+  }
+  void put_values(const PhaseProgram& phase, bool gradients) {
+    for (std::size_t t = 0; t < layer_.tensors.size(); ++t)
+      if (layer_.tensors[t].home == Home::value) {
+        const Value value{static_cast<int>(t), gradients};
+        if (where(phase, value).first.memory != Place::Memory::none) write(phase, value);
+      }
+  }
 
  private:
   struct Held {
@@ -95,8 +107,10 @@ class Replay {
     const auto i = static_cast<std::size_t>(v.tensor);
     const Tensor t = v.gradient ? gradient_of(layer_, v.tensor) : layer_.tensors[i];
     const Bytes number = t.numbers == Numbers::compute ? element_bytes : accumulated_bytes;
-    return {v.gradient ? phase.gradients[i] : phase.tensors[i],
-            rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) * number};
+    Place place = v.gradient ? phase.gradients[i] : phase.tensors[i];
+    // Gradients of values have memory of their own.
+    if (place.memory == Place::Memory::value && v.gradient) place.offset += Bytes{1} << 40;
+    return {place, rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) * number};
   }
   /// Values along the residual stream are one value there.
   Value held(const Place& place, Value v) const {
@@ -170,7 +184,7 @@ class Replay {
   }
 
   const BlockDescription& layer_;
-  const RankSizes& sizes_;
+  const RankSizes sizes_;
   std::map<Place::Memory, std::map<Bytes, Held>> memory_;
 };
 
@@ -180,6 +194,7 @@ BlockProgram expect_every_read_is_of_its_value(const BlockDescription& layer, co
   Replay replay(layer, sizes);
   replay.put_input(program.forward);
   replay.run(program.forward, false);
+  replay.put_values(split ? program.backward_input : program.backward, true);
   if (split) {
     replay.run(program.backward_input, true);
     replay.run(program.backward_weight, false);
@@ -195,28 +210,41 @@ constexpr std::array all_families{
     Family::gemma3, Family::olmo2,     Family::mixtral, Family::qwen3_moe,
     Family::olmoe,  Family::qwen2_moe, Family::gpt_oss, Family::deepseek_v3};
 
+void expect_values_for_any_kept_tensors(const BlockDescription& layer, const deck::ModelConfig& m) {
+  const Kept needed = kept_tensors(layer, Recompute::none);
+  std::vector<std::size_t> choices;
+  for (std::size_t t = 1; t < needed.size(); ++t)
+    if (needed[t] && layer.tensors[t].home != Home::value) choices.push_back(t);
+  // All pairs of tensors that are not kept, and all but each pair.
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    for (std::size_t j = i; j < choices.size(); ++j)
+      for (const bool inverse : {false, true})
+        for (const bool split : {false, true}) {
+          Kept kept = needed;
+          for (const std::size_t t : choices)
+            kept[t] = ((t != choices[i] && t != choices[j]) != inverse);
+          SCOPED_TRACE(text(name_of(m.family), inverse ? ": only " : ": all but ", choices[i],
+                            " and ", choices[j], split ? ", split" : ""));
+          expect_every_read_is_of_its_value(layer, kept, split, sizes_of_two_samples(m));
+          if (::testing::Test::HasFailure()) return;
+        }
+}
+
 TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {
     const deck::ModelConfig m = small(family);
-    const Kept needed = kept_tensors(describe_layer(m, 0), Recompute::none);
-    std::vector<std::size_t> choices;
-    for (std::size_t t = 1; t < needed.size(); ++t)
-      if (needed[t]) choices.push_back(t);
-    // All pairs of tensors that are not kept, and all but each pair.
-    for (std::size_t i = 0; i < choices.size(); ++i)
-      for (std::size_t j = i; j < choices.size(); ++j)
-        for (const bool inverse : {false, true})
-          for (const bool split : {false, true}) {
-            Kept kept = needed;
-            for (const std::size_t t : choices)
-              kept[t] = ((t != choices[i] && t != choices[j]) != inverse);
-            SCOPED_TRACE(text(name_of(family), inverse ? ": only " : ": all but ", choices[i],
-                              " and ", choices[j], split ? ", split" : ""));
-            expect_every_read_is_of_its_value(describe_layer(m, 0), kept, split,
-                                              sizes_of_two_samples(m));
-            if (::testing::Test::HasFailure()) return;
-          }
+    expect_values_for_any_kept_tensors(describe_layer(m, 0), m);
   }
+}
+
+/// The kinds of layers of an encoder and a decoder: the encoder's last layer ends with a norm, and
+/// the decoder reads values of the model.
+TEST(BlockProgram, StepsOfEncodersAndDecodersReadTheirValues) {
+  const deck::ModelConfig m = small(Family::t5);
+  const Architecture a = describe(m);
+  ASSERT_EQ(a.layer_kinds().size(), 3U);
+  for (const BlockDescription& layer : a.layer_kinds())
+    expect_values_for_any_kept_tensors(layer, m);
 }
 
 TEST(BlockProgram, StepsReadTheirValuesOnPartsOfTheTokens) {
@@ -324,7 +352,7 @@ TEST(BlockProgram, FullRecomputationOmitsOnlyTheLastProduct) {
                                      {kept_tensors(layer, Recompute::full), true, false, 2, 4});
     double all = 0;
     for (const Operation& op : layer.operations)
-      all += product_factor(op, Pass::forward) * products_per_token(op, m);
+      all += product_factor(op, Pass::forward) * products_per_token(layer, op, m);
     // A norm reads the last product.
     const bool normed =
         m.norm_placement == NormPlacement::sandwich || m.norm_placement == NormPlacement::output;
@@ -425,11 +453,24 @@ TEST(LeastBytes, TablesCountTheRowsThatTokensCanName) {
 }
 
 TEST(BlockProgram, CountsVisibleTokensOfWindowsAndMasks) {
-  const deck::ModelConfig m = small(Family::mistral);
-  EXPECT_EQ(visible_tokens(m, 0), 8);  // half of the full square
-  EXPECT_EQ(visible_tokens(m, 4), 4 - 16.0 / 32);
-  EXPECT_EQ(visible_tokens(m, 400), 8);
-  EXPECT_EQ(visible_tokens(small(Family::bert), 0), 16);
+  const auto visible = [](std::int64_t window, bool causal = true) {
+    Operation op{OperationKind::attention, "attention"};
+    op.window = window;
+    op.causal = causal;
+    op.keys = 16;
+    return visible_tokens(op);
+  };
+  EXPECT_EQ(visible(0), 8);  // half of the full square
+  EXPECT_EQ(visible(4), 4 - 16.0 / 32);
+  EXPECT_EQ(visible(400), 8);
+  EXPECT_EQ(visible(0, false), 16);
+  for (const BlockDescription& layer : describe(small(Family::t5)).layer_kinds())
+    for (const Operation& op : layer.operations)
+      if (op.kind == OperationKind::attention) {
+        const bool in_encoder = layer.stream == Stream::source;
+        EXPECT_EQ(op.causal, !in_encoder && op.name == "attention");
+        EXPECT_EQ(op.keys, in_encoder || op.name == "cross_attention" ? 24 : 16);
+      }
 }
 
 }  // namespace

@@ -199,6 +199,8 @@ const std::map<std::string, std::string>& other_values() {
       {"model.dropout", "0.25"},
       {"model.norm_epsilon", "0.01"},
       {"model.rope_theta", "5e4"},
+      {"model.relative_buckets", "16"},
+      {"model.relative_distance", "64"},
       {"model.activation", "geglu"},
       {"model.activation_limit", "5"},
       {"model.key_value_rank", "16"},
@@ -233,6 +235,9 @@ const std::map<std::string, std::string>& other_values() {
       {"data.class_token", "3"},
       {"data.separator_token", "4"},
       {"data.mask_token", "5"},
+      {"data.start_token", "3"},
+      {"data.end_token", "4"},
+      {"data.sentinel_token", "5"},
   };
   return values;
 }

@@ -175,6 +175,40 @@ TEST(Tokenizers, TextNeverEndsItsDocument) {
   }
 }
 
+/// T5's sentinels are in its vocabulary with the highest score, and special tokens. Some files
+/// strip white space around them.
+TEST(Tokenizers, EncodeSentinelsAsHuggingFace) {
+  const Json golden = Json::parse(read_file(golden_file("sentinels/golden.json")));
+  for (const bool strips : {false, true}) {
+    Json json = Json::parse(read_file(golden_file("tokenizers/t5.json")));
+    json["added_tokens"].erase(3);
+    Json& vocab = json["model"]["vocab"];
+    for (int i = 99; i >= 0; --i) {
+      const std::string name = text("<extra_id_", i, ">");
+      json["added_tokens"].push_back({{"id", vocab.size()},
+                                      {"content", name},
+                                      {"special", true},
+                                      {"lstrip", strips},
+                                      {"rstrip", strips}});
+      vocab.push_back({name, 0.0});
+    }
+    const auto tokenizer = parse_tokenizer(json.dump(), "t5.json", "");
+    const std::int32_t first = tokenizer->special_token("<extra_id_0>");
+    EXPECT_EQ(first, tokenizer->vocabulary() - 1);
+    EXPECT_EQ(tokenizer->special_token("<extra_id_99>"), first - 99);
+    for (std::size_t i = 0; i < golden["strings"].size(); ++i) {
+      const std::string string = golden["strings"][i];
+      for (const std::size_t piece : {1000u, 1u, 5u}) {
+        EXPECT_EQ(encode(*tokenizer->encoder({true}), string, piece), golden["ids"][i].get<Ids>())
+            << string << " in pieces of " << piece;
+        for (const std::int32_t id : encode(*tokenizer->encoder({}), string, piece))
+          EXPECT_LE(id, first - 100) << string << ": the names are text";
+      }
+      EXPECT_EQ(decode(*tokenizer, golden["ids"][i]), golden["texts"][i]);
+    }
+  }
+}
+
 TEST(Tokenizers, FindTheEndOfDocumentToken) {
   const auto end_of = [](const std::string& name) {
     const Json json = Json::parse(read_file(golden_file("tokenizers/" + name + ".json")));

@@ -331,6 +331,44 @@ TEST(Checks, SharedLayersMustNotExceedLayers) {
     parse_deck(example, "a.toml", {shared});
 }
 
+TEST(Checks, AnEncoderNeedsLengthsThatFit) {
+  const std::vector<std::string> t5{"model.family=t5", "encoder.sequence=512",
+                                    "model.sequence=114"};
+  const ModelConfig m = parse_deck(example, "a.toml", t5).config.model;
+  EXPECT_EQ(m.encoder.layers, 2);
+  EXPECT_EQ(m.all_layers(), 4);
+  EXPECT_EQ(m.text_tokens(), 568);
+  EXPECT_TRUE(m.scaled_logits);
+  EXPECT_FALSE(parse_deck(example, "a.toml", {t5[0], t5[1], t5[2], "model.tied_embeddings=false"})
+                   .config.model.scaled_logits);
+  expect_contains(
+      mistakes_of(example, {t5[0], t5[1], "model.sequence=120"}),
+      "[model] sequence = 120 (command line), but 512 source tokens with noise 0.15 and "
+      "span 3 give 114; choose sequence = 114");
+  expect_contains(
+      mistakes_of(example, {t5[0]}),
+      "[encoder] layers = 2 (default) needs [encoder] sequence = 0 (default) to be 3 or "
+      "more");
+  for (const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
+           {"parallel.context=2",
+            "cannot be combined with [parallel] context = 2 (command line); "
+            "choose context = 1"},
+           {"model.norm_placement=post", "needs norm_placement = \"pre\""},
+           {"experts.number=4", "cannot be combined with [experts] number = 4"},
+           {"data.packing=documents", "cannot be combined with [data] packing"},
+           {"parallel.partition=[1, 1]",
+            "has 2 layers in all, but [encoder] layers = 2 (default) "
+            "and [model] layers = 2"}})
+    expect_contains(mistakes_of(example, {t5[0], t5[1], t5[2], key}), message);
+  for (const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
+           {"encoder.noise=0.5",
+            "[encoder] noise = 0.5 (command line) has no effect with [encoder] "
+            "layers = 0 (default); set layers, or remove noise"},
+           {"model.positions=relative", "needs an encoder, but the deck has [encoder] layers = 0"},
+           {"model.objective=corrupted_spans", "needs an encoder"}})
+    expect_contains(mistakes_of(example, {key}), message);
+}
+
 TEST(Checks, AnInvalidKeyIsReportedOnce) {
   const std::string message = mistakes_of(example, {"model.heads=0"});
   EXPECT_EQ(message.find("does not divide"), std::string::npos) << message;

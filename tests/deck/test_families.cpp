@@ -14,6 +14,8 @@ namespace {
 Config config_of(Family family, std::vector<std::string> overrides = {}) {
   overrides.insert(overrides.end(), {text("model.family=", name_of(family)), "model.layers=4",
                                      "model.head_size=192"});
+  if (family == Family::t5)
+    overrides.insert(overrides.end(), {"encoder.sequence=512", "model.sequence=114"});
   return parse_deck(example, "a.toml", overrides).config;
 }
 ModelConfig model_of(Family family, const std::vector<std::string>& overrides = {}) {
@@ -170,6 +172,19 @@ constexpr Published published[] = {
                  .active_groups = 4,
                  .choice_bias = true},
      .latent = {512, 1536, 64, 128}},
+    {.family = Family::t5,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-6,
+     .query_key_norm = without,
+     .positions = Positions::relative,
+     .theta = 1e4,
+     .activation = Activation::relu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::none,
+     .mask = causal,
+     .window = 0,
+     .objective = Objective::corrupted_spans},
 };
 
 TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
@@ -197,6 +212,9 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
     EXPECT_EQ(m.attention_softcap, p.attention_softcap);
     EXPECT_EQ(m.logit_softcap, p.logit_softcap);
     EXPECT_EQ(m.attention_sinks, p.sinks);
+    EXPECT_EQ(m.query_pre_attention_scalar, p.family == Family::t5 ? 1 : 0);
+    EXPECT_EQ(m.scaled_logits, p.family == Family::t5);
+    EXPECT_EQ(m.encoder.layers, p.family == Family::t5 ? 4 : 0);
     EXPECT_EQ((std::array{m.key_value_rank, m.query_rank, m.rotary_size, m.value_size}), p.latent);
     EXPECT_EQ(m.rope_interleaved, p.latent[0] > 0);
     ExpertsConfig experts = p.experts;
@@ -207,12 +225,19 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
   }
 }
 
+/// The sizes that config_of() sets for some families only.
+void set_lengths(ModelConfig& m, const ModelConfig& from) {
+  m.sequence = from.sequence;
+  m.encoder = from.encoder;
+}
+
 /// set_family gives a deck's sizes the same properties as the deck's family does.
 TEST(Families, DecksAndCodeUseTheSamePresets) {
   const ModelConfig sizes = model_of(Family::gpt);
   for (const Published& p : published) {
     ModelConfig m = sizes;
     set_family(m, p.family);
+    set_lengths(m, model_of(p.family));
     EXPECT_EQ(m, model_of(p.family)) << name_of(p.family);
     EXPECT_EQ(preset(p.family).window, p.window);
   }
@@ -223,6 +248,7 @@ TEST(Families, ChangingTheFamilyResetsEveryProperty) {
     for (const Published& to : published) {
       ModelConfig m = model_of(from.family);
       set_family(m, to.family);
+      set_lengths(m, model_of(to.family));
       EXPECT_EQ(m, model_of(to.family)) << name_of(from.family) << " to " << name_of(to.family);
     }
 }
@@ -255,6 +281,10 @@ TEST(Families, ADeckOverridesAnySingleProperty) {
       ModelConfig& m = expected.model;
       drop_excluded(m);
       if (!m.causal() && (m.window > 0 || !m.predicts_masked_tokens())) continue;  // contradictory
+      // An encoder needs these, and positions and objective of t5 need an encoder.
+      if (m.encoder.present() && (m.positions != Positions::relative || !m.predicts_spans() ||
+                                  m.window > 0 || m.norm_placement != NormPlacement::pre))
+        continue;
       if (m.has_latent_attention() &&
           (m.positions != Positions::rotary || m.query_key_norm != QueryKeyNorm::none ||
            m.biases != Biases::none || m.window > 0))

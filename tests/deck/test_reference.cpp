@@ -63,11 +63,21 @@ std::set<std::string> keys_with(Effect effect) {
 
 /// Training and evaluation refuse a checkpoint whose deck has other values for these keys.
 TEST(Table, RecordsWhichKeysDefineTheModel) {
-  std::set<std::string> expected{
-      "data.class_token",     "data.separator_token",        "data.mask_token",
-      "experts.number",       "experts.shared_feed_forward", "experts.shared_gate",
-      "experts.feed_forward", "experts.first_layer",         "experts.every",
-      "experts.score",        "experts.choice_bias"};
+  std::set<std::string> expected{"data.class_token",
+                                 "data.separator_token",
+                                 "data.mask_token",
+                                 "experts.number",
+                                 "experts.shared_feed_forward",
+                                 "experts.shared_gate",
+                                 "experts.feed_forward",
+                                 "experts.first_layer",
+                                 "experts.every",
+                                 "experts.score",
+                                 "experts.choice_bias",
+                                 "encoder.layers",
+                                 "data.start_token",
+                                 "data.end_token",
+                                 "data.sentinel_token"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
         key.name != "sequence" && !scales_rotary(key))
@@ -81,7 +91,8 @@ TEST(Table, RecordsWhichKeysChangeResults) {
   std::set<std::string> training{"model.dropout",          "adapter.dropout",
                                  "precision.loss_scale",   "precision.loss_scale_interval",
                                  "experts.balance_weight", "experts.z_weight"};
-  std::set<std::string> both{"run.seed", "model.masked_share", "data.packing", "experts.rows"};
+  std::set<std::string> both{"run.seed",     "model.masked_share", "data.packing",
+                             "experts.rows", "encoder.noise",      "encoder.span"};
   std::set<std::string> function{"experts.active", "experts.normalised",    "experts.scale",
                                  "experts.groups", "experts.active_groups", "experts.capacity"};
   for (const Key& key : keys()) {
@@ -96,7 +107,8 @@ TEST(Table, RecordsWhichKeysChangeResults) {
   EXPECT_EQ(keys_with(Effect::training), training);
   EXPECT_EQ(keys_with(Effect::numbers), both);
   EXPECT_EQ(keys_with(Effect::function), function);
-  EXPECT_EQ(keys_with(Effect::length), std::set<std::string>{"model.sequence"});
+  EXPECT_EQ(keys_with(Effect::length),
+            (std::set<std::string>{"model.sequence", "encoder.sequence"}));
   EXPECT_EQ(
       keys_with(Effect::state),
       (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",

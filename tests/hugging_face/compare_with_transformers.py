@@ -11,6 +11,7 @@ Import: a model with random weights, written by transformers' save_pretrained as
 `trireme eval` must print the loss that transformers computes, and an export of the import must have the same bits.
 """
 import argparse
+import importlib.util
 import os
 import pathlib
 import re
@@ -26,10 +27,12 @@ from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertCon
                           DeepseekV3Config, DeepseekV3ForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
+                          T5Config, T5ForConditionalGeneration)
 
 SEQUENCE, VOCABULARY = 61, 503
 TOLERANCE = 3e-6  # of losses near 6: `eval` prints 6 digits, fp32 sums some 1e3 terms
+T5_TOLERANCE = 1e-5  # scores of attention are not divided by the root of the head size
 
 REST = f"""
 [run]
@@ -40,9 +43,8 @@ global = 4
 micro = 1
 [optimizer]
 learning_rate = 3e-3
-[data]
-train = "tokens.h5"
 """
+DATA = 'train = "tokens.h5"\n'
 
 MODELS = {
     "gpt, tied, epsilon 1e-6": 'family = "gpt"\nnorm_epsilon = 1e-6',
@@ -81,6 +83,18 @@ BERTS = {
     "bert, untied, gelu tanh": 'family = "bert"\ntied_embeddings = false\ngelu = "tanh"',
     "bert, masked tokens alone": 'family = "bert"\nsentence_loss = "none"',
 }
+# A source of 61 tokens belongs to a target of 14.
+ENCODER = f"\n[encoder]\nlayers = 3\nsequence = {SEQUENCE}"
+T5S = {
+    "t5, version 1.0": 'family = "t5"' + ENCODER,
+    "t5, version 1.1, heads of 32": 'family = "t5"\nhead_size = 32\nactivation = "geglu"\ntied_embeddings = false' + ENCODER,
+    "t5, gated silu": 'family = "t5"\nactivation = "swiglu"\ntied_embeddings = false\nrelative_buckets = 16\n'
+                      'relative_distance = 20' + ENCODER,
+}
+SPANS_PATH = pathlib.Path(__file__).parent.parent / "golden" / "corrupted_spans" / "make.py"
+SPANS_SPEC = importlib.util.spec_from_file_location("corrupted_spans", SPANS_PATH)
+corrupted_spans = importlib.util.module_from_spec(SPANS_SPEC)
+SPANS_SPEC.loader.exec_module(corrupted_spans)
 
 
 class Failed(Exception):
@@ -106,8 +120,23 @@ class Bench:
         said = self.run("trireme", "eval", deck, "--data", "tokens.h5", f"run.directory={directory}")
         return float(re.search(r"^loss ([0-9.]+)", said, re.M).group(1))
 
+    def span_loss(self, model):
+        """The mean loss over corrupted windows, whose sentinels are the last ids."""
+        raw, noise, spans, _ = corrupted_spans.span_lengths(SEQUENCE, 0.15, 3)
+        losses = []
+        for i in range((len(self.tokens) - 1) // raw):
+            text = self.tokens[i * raw:(i + 1) * raw].tolist()
+            mask = corrupted_spans.noise_mask(raw, noise, spans, corrupted_spans.integers(0, 1, i))
+            ids = [torch.tensor([corrupted_spans.with_sentinels(text, m, VOCABULARY - 1, model.config.eos_token_id)])
+                   for m in (mask, [not noisy for noisy in mask])]
+            with torch.no_grad():
+                losses.append(model(input_ids=ids[0], labels=ids[1]).loss.item())
+        return sum(losses) / len(losses)
+
     def loss(self, model):
         """The mean loss over windows of S + 1 tokens; window i begins at token i S."""
+        if model.config.model_type == "t5":
+            return self.span_loss(model)
         windows = (len(self.tokens) - 1) // SEQUENCE
         total = 0.0
         with torch.no_grad():
@@ -132,7 +161,7 @@ def expect(condition, what):
 
 def expect_same(name, ours, theirs):
     print(f"{name}: trireme {ours:.6f}, transformers {theirs:.8f}", flush=True)
-    expect(abs(ours - theirs) <= TOLERANCE, f"{name}: {ours - theirs:.2g} apart")
+    expect(abs(ours - theirs) <= (T5_TOLERANCE if "t5" in name else TOLERANCE), f"{name}: {ours - theirs:.2g} apart")
 
 
 def load(kind, folder):
@@ -144,8 +173,9 @@ def load(kind, folder):
 
 def go_out(bench, number, name, keys, kind, has_loss):
     deck, directory = f"out{number}.toml", f"out{number}"
-    (bench.folder / deck).write_text(f"[model]\nlayers = 4\nhidden = 144\nheads = 6\nfeed_forward = 100\nsequence = {SEQUENCE}\n"
-                                     f"vocabulary = {VOCABULARY}\n{keys}\n{REST}")
+    sequence = 14 if name in T5S else SEQUENCE
+    (bench.folder / deck).write_text(f"[model]\nlayers = 4\nhidden = 144\nheads = 6\nfeed_forward = 100\nsequence = {sequence}\n"
+                                     f"vocabulary = {VOCABULARY}\n{keys}\n{REST}[data]\n{DATA}")
     bench.run(bench.mpiexec, "-n", "4", "trireme", "train", deck, f"run.directory={directory}", "parallel.tensor=2",
               "parallel.pipeline=2")
     for folder, more in ((f"one{number}", []), (f"shards{number}", ["--shard-size", "300KB"])):
@@ -170,7 +200,10 @@ def come_in(bench, number, name, model, has_loss):
     for folder, size in ((f"theirs{number}", "1TB"), (f"theirs{number}s", "200KB")):
         model.save_pretrained(bench.folder / folder, max_shard_size=size)
         deck = f"{folder}.toml"
-        (bench.folder / deck).write_text(bench.run("trireme", "import", folder) + REST)
+        section = bench.run("trireme", "import", folder)
+        # The section [data] of a T5 is the last one.
+        rest = f"sentinel_token = {VOCABULARY - 1}\n{DATA}{REST}" if "[data]" in section else f"{REST}[data]\n{DATA}"
+        (bench.folder / deck).write_text(section + rest)
         bench.run("trireme", "import", folder, deck, f"run.directory=in_{folder}")
         if has_loss:
             expect_same(f"in, {name}, {folder}", bench.evaluated(deck, f"in_{folder}"), bench.loss(model))
@@ -182,7 +215,9 @@ def come_in(bench, number, name, model, has_loss):
         again = load(type(model), bench.folder / f"again_{folder}")
         tokens = torch.randint(0, VOCABULARY, (2, SEQUENCE))
         with torch.no_grad():
-            expect(torch.equal(model(tokens)[0], again(tokens)[0]), f"{folder}: different logits after import and export")
+            more = dict(labels=tokens) if model.config.is_encoder_decoder else {}
+            logits, others = (m(tokens, **more).logits if more else m(tokens)[0] for m in (model, again))
+            expect(torch.equal(logits, others), f"{folder}: different logits after import and export")
         print(f"in, {name}, {folder}: {len(theirs)} tensors and the logits, the same bits after import and export",
               flush=True)
 
@@ -234,24 +269,37 @@ def berts():
     yield "bert, masked tokens alone", BertForMaskedLM(BertConfig(**bert))
 
 
+def t5s():
+    t5 = dict(num_layers=3, num_decoder_layers=4, d_model=144, num_heads=6, d_kv=32, d_ff=100, n_positions=SEQUENCE,
+              vocab_size=VOCABULARY, decoder_start_token_id=0)
+    yield "t5, version 1.0", T5ForConditionalGeneration(T5Config(**t5))
+    model = T5ForConditionalGeneration(T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False, **t5))
+    yield "t5, version 1.1, tied", model
+    model = T5ForConditionalGeneration(T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False, **t5))
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())  # transformers 5 ties them
+    yield "t5, version 1.1", model
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", required=True)
     parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--only", default="", help="word in the names of the models to compare")
     parser.add_argument("text", nargs="+")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, folder)
-        for number, (name, keys) in enumerate((MODELS | BERTS).items()):
+        for number, (name, keys) in enumerate((MODELS | BERTS | T5S).items()):
             bert = name in BERTS
-            kind = AutoModelForCausalLM if not bert else BertForMaskedLM if "alone" in name else AutoModelForPreTraining
-            go_out(bench, number, name, keys, kind, not bert)
-        for number, (name, model) in enumerate(causal_models()):
-            come_in(bench, number, name, model, True)
-        for number, (name, model) in enumerate(berts()):
-            come_in(bench, 100 + number, name, model, False)
+            kind = BertForMaskedLM if "alone" in name else AutoModelForPreTraining if bert else AutoModelForCausalLM
+            if options.only in name:
+                go_out(bench, number, name, keys, T5ForConditionalGeneration if name in T5S else kind, not bert)
+        for first, models, has_loss in (0, causal_models, True), (100, berts, False), (200, t5s, True):
+            for number, (name, model) in enumerate(models()):
+                if options.only in name:
+                    come_in(bench, first + number, name, model, has_loss)
 
 
 if __name__ == "__main__":

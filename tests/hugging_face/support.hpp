@@ -92,6 +92,21 @@ inline deck::ModelConfig odd_bert(bool tied, SentenceLoss sentences) {
   return m;
 }
 
+/// Version 1.0 of T5, or version 1.1 with embeddings that are not tied. The lengths are those of
+/// sources of 61 tokens.
+inline deck::ModelConfig odd_t5(bool tied) {
+  deck::ModelConfig m = odd_model(tied);
+  deck::set_family(m, Family::t5);
+  m.encoder.layers = 2;
+  m.encoder.sequence = 61;
+  m.layers = 3;
+  m.sequence = m.spans().target;
+  m.explicit_head_size = 32;
+  m.scaled_logits = tied;
+  if (!tied) m.activation = Activation::geglu;
+  return m;
+}
+
 /// Bits that differ between neighbours; any finite fp32 value and NaN can occur.
 inline std::vector<std::uint32_t> bits_of(const std::string& name, std::int64_t count) {
   std::vector<std::uint32_t> out;

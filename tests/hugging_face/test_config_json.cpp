@@ -30,10 +30,13 @@ TEST(ConfigJson, ReadsBackAsWritten) {
                      with_window(odd_llama(false, Family::qwen2)),
                      with_window(odd_llama(true, Family::qwen3)),
                      odd_bert(true, SentenceLoss::next),
-                     odd_bert(false, SentenceLoss::none)}) {
+                     odd_bert(false, SentenceLoss::none),
+                     odd_t5(true),
+                     odd_t5(false)}) {
     model.dropout = 0.15;
     const bool rotary = model.positions == Positions::rotary;
-    if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
+    if (!rotary && !model.encoder.present())
+      model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
     model.norm_epsilon = 3e-7;
     if (rotary) model.rope_theta = 500000;
     const auto content = config_text(model, DType::bf16, {256});

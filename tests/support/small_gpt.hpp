@@ -60,7 +60,8 @@ class WholeModel {
 
   WholeModel(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
              const Shape& shape)
-      : axis_(shape.micro * architecture.model.sequence),
+      : axis_(shape.micro * architecture.model.sequence,
+              shape.micro * architecture.model.encoder.sequence),
         model_(architecture, parameters, axis_, shape) {}
 
   View1<std::int32_t> field(int slot, std::string_view name) const {

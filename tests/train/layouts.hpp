@@ -21,7 +21,7 @@ namespace trireme::train {
 using namespace trireme::testing;
 
 inline constexpr std::int64_t layout_steps = 3;
-inline constexpr std::int64_t layout_sequence = 37;
+inline constexpr std::int64_t layout_sequence = 25;
 
 /// Models with experts.
 inline constexpr const char* five_experts = "experts.number=5 experts.feed_forward=24";
@@ -39,6 +39,13 @@ inline constexpr const char* latent_and_groups =
     "model.key_value_rank=12 model.query_rank=18 model.rotary_size=4 model.value_size=6 "
     "experts.number=6 experts.active=2 experts.feed_forward=24 experts.groups=3 "
     "experts.active_groups=2 experts.first_layer=1";
+/// An encoder of 3 layers, whose targets have layout_sequence tokens.
+inline constexpr const char* encoder_of_three =
+    "encoder.layers=3 encoder.sequence=29 encoder.noise=0.45 encoder.span=3";
+/// Version 1.1 of t5.
+inline constexpr const char* gated_encoder_of_three =
+    "encoder.layers=3 encoder.sequence=29 encoder.noise=0.45 encoder.span=3 "
+    "model.activation=geglu model.scaled_logits=false model.head_size=10";
 /// Layers 1 and 3 of the model's 5 layers have experts.
 inline constexpr const char* experts_in_some_layers =
     "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
@@ -99,7 +106,9 @@ struct Layout {
     one.family = family;
     one.key_value_heads = key_value_heads;
     one.optimizer = optimizer;
-    if (property.starts_with("model.") || property.starts_with("experts.")) one.property = property;
+    if (property.starts_with("model.") || property.starts_with("experts.") ||
+        property.starts_with("encoder."))
+      one.property = property;
     one.trained = trained;
     one.steps = steps;
     return one;

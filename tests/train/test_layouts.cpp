@@ -33,7 +33,9 @@ TEST_F(Layouts, AllMatchOneRank) {
                                   {Family::olmoe, 2, "experts.number=5 experts.active=3"},
                                   {Family::qwen2_moe, 2, five_and_a_shared_expert},
                                   {Family::gpt_oss, 2, experts_and_windows},
-                                  {Family::deepseek_v3, 6, latent_and_groups}};
+                                  {Family::deepseek_v3, 6, latent_and_groups},
+                                  {Family::t5, 6, encoder_of_three},
+                                  {Family::t5, 6, gated_encoder_of_three}};
   const std::size_t number = all_layouts(runtime().ranks(), models[0]).size();
   const auto turns = static_cast<std::size_t>(models_per_layout());
   std::size_t turn = 0;
@@ -127,6 +129,11 @@ TEST_F(Layouts, MatchOneRankWithSharedLayers) {
   expect_the_same_answer_of_layouts({Family::bert, 3, "model.shared_layers=2"}, 2);
 }
 
+TEST_F(Layouts, MatchOneRankForT5) {
+  expect_the_same_answer_of_layouts({Family::t5, 6, encoder_of_three}, 5);
+  expect_the_same_answer_of_layouts({Family::t5, 6, gated_encoder_of_three}, 3);
+}
+
 TEST_F(Layouts, MatchOneRankForBert) {
   expect_the_same_answer_of_layouts({Family::bert}, 3);
 }
@@ -192,6 +199,38 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlamaLikeFamilies) {
                          {2, 1, true, true, Family::deepseek_v3, 6, latent_and_groups},
                          {1, 1, false, false, Family::qwen3_moe, 2, experts_in_some_layers}})
     expect_the_same_bits(f);
+}
+
+TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForT5) {
+  for (const Fixed& f : {Fixed{1, 1, false, true, Family::t5, 6, encoder_of_three},
+                         {2, 1, true, false, Family::t5, 6, gated_encoder_of_three},
+                         {1, 2, false, false, Family::t5, 6, encoder_of_three}})
+    expect_the_same_bits(f);
+}
+
+/// The border between encoder and decoder at every place of a stage.
+TEST_F(Layouts, BordersOfTheEncoderKeepTheBits) {
+  if (runtime().ranks() != 2) return;
+  Layout layout{1, 2, 1, "1f1b", 1};
+  layout.family = Family::t5;
+  layout.property = encoder_of_three;
+  const Outcome by_cost = run(layout, runtime().world());
+  for (const auto& [schedule, first] : {std::pair{"1f1b", 0},
+                                        {"zb-h1", 1},
+                                        {"gpipe", 2},
+                                        {"zb-h1", 3},
+                                        {"2bw", 3},
+                                        {"1f1b", 4},
+                                        {"zb-h1", 7},
+                                        {"1f1b", 8}}) {
+    layout.schedule = schedule;
+    layout.more = {text("parallel.partition=[", first, ", ", 8 - first, "]")};
+    SCOPED_TRACE(layout.name());
+    const Outcome by_hand = run(layout, runtime().world());
+    if (runtime().rank() > 0 || layout.schedule == "2bw") continue;
+    EXPECT_EQ(by_hand.trace, by_cost.trace);
+    EXPECT_EQ(by_hand.weights, by_cost.weights);
+  }
 }
 
 TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForBert) {

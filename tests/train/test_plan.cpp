@@ -45,6 +45,13 @@ constexpr const char* latent_attention =
     "model.value_size=6 experts.number=6 experts.active=2 experts.feed_forward=24 "
     "experts.groups=3 experts.active_groups=2 experts.first_layer=1";
 
+/// An encoder whose targets have 23 tokens.
+constexpr const char* encoder =
+    "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4";
+constexpr const char* gated_encoder =
+    "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4 model.activation=geglu "
+    "model.scaled_logits=false model.head_size=10";
+
 /// Number of cases at the front that run on every layout: each has an option that no other has.
 constexpr std::size_t cases_on_every_layout = 6;
 
@@ -153,6 +160,16 @@ std::vector<PlanCase> plan_cases() {
        Offload::none, latent_attention},
       {"2bw", 1, true, true, "none", none, "adamw", Family::deepseek_v3, 6, "bf16", Offload::none,
        latent_attention},
+      {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::t5, 6, "fp64", Offload::none,
+       encoder},
+      {"zb-h1", 1, true, false, "full", none, "adamw", Family::t5, 6, "bf16", Offload::none,
+       gated_encoder},
+      {"interleaved", 2, false, true, "selective", weights, "lamb", Family::t5, 6, "fp32",
+       Offload::optimizer, encoder},
+      {"zb-v", 2, true, false, "none", none, "adamw", Family::t5, 6, "fp64", Offload::none,
+       encoder},
+      {"2bw", 1, false, true, "none", none, "adamw", Family::t5, 6, "bf16", Offload::none,
+       gated_encoder},
       {"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64", Offload::none,
        "adapter.kind=lora"},
       {"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3, "bf16",

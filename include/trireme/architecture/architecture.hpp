@@ -50,8 +50,8 @@ struct Architecture {
     return std::span(kinds).subspan(1, kinds.size() - 2);
   }
   const Block& block(std::int64_t number) const { return blocks[static_cast<std::size_t>(number)]; }
-  std::int64_t head_block() const { return model.layers + 1; }
-  bool is_layer(std::int64_t block) const { return block >= 1 && block <= model.layers; }
+  std::int64_t head_block() const { return model.all_layers() + 1; }
+  bool is_layer(std::int64_t block) const { return block >= 1 && block <= model.all_layers(); }
   const BlockDescription& description(std::int64_t number) const {
     return kinds[block(number).kind];
   }
@@ -66,7 +66,7 @@ struct Architecture {
 
   /// Number of layers with arrays of their own.
   std::int64_t groups() const {
-    return model.shared_layers > 0 ? model.shared_layers : model.layers;
+    return model.shared_layers > 0 ? model.shared_layers : model.all_layers();
   }
   std::int64_t parameters() const;
   /// Number of parameters that the computation for a token uses: those of active experts, and all

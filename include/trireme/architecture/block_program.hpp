@@ -25,8 +25,8 @@ using Kept = std::vector<bool>;
 /// only gradients of weights read (Korthikanti et al. 2022); `full` recomputes everything but the
 /// layer's input (Chen et al. 2016, arXiv 1604.06174). `automatic` is an error.
 Kept kept_tensors(const BlockDescription& layer, Recompute recompute);
-/// The tensors kept in evaluation, in generation and by the embedding: only the input and the
-/// fields of a batch.
+/// The tensors kept in evaluation, in generation and by the embedding: only the input, the fields
+/// of a batch and the model's values.
 Kept kept_for_evaluation(const BlockDescription& layer);
 
 enum class Phase : std::uint8_t { forward, backward, backward_input, backward_weight };
@@ -40,7 +40,8 @@ struct Place {
     work,       ///< per layer and slot, from backward_input to backward_weight
     transient,  ///< shared by all layers, used within a phase
     stream,     ///< the gradient of the residual stream, which the caller passes
-    output      ///< output of the layer, which the caller passes
+    output,     ///< output of the layer, which the caller passes
+    value       ///< a value of the model (ModelValue), or its gradient; the caller passes all
   };
   Memory memory = Memory::none;
   Bytes offset = 0;  ///< a multiple of 64

@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/operation.hpp>
 
+#include <array>
 #include <utility>
 
 namespace trireme::architecture {
@@ -23,6 +24,18 @@ class Builder {
              Home home = Home::layer, int stored_in = -1) {
     built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
     return static_cast<int>(built_.tensors.size()) - 1;
+  }
+  int value(ModelValue value, Rows rows, Columns columns) {
+    constexpr std::array names{"memory", "encoder_bias", "decoder_bias"};
+    const int added = tensor(names[at(value)], rows, columns, Numbers::compute, Home::value);
+    built_.tensors.back().value = value;
+    return added;
+  }
+  /// The biases [buckets, H] of relative positions in the encoder or in the decoder, whose gradient
+  /// has the type of sums.
+  int relative_bias(bool encoder) {
+    return value(encoder ? ModelValue::encoder_bias : ModelValue::decoder_bias, Rows::buckets,
+                 {"H", {Columns::Part{{m_.heads, Divide::evenly}}}});
   }
   /// Adds an operation. Returns the index of its output tensor.
   int add(Operation op) {

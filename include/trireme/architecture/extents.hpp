@@ -10,6 +10,10 @@ namespace trireme::architecture {
 
 struct RankSizes;
 
+/// Rows of the residual streams: those of the model's tokens, or of the source that an encoder
+/// reads.
+enum class Stream : std::uint8_t { tokens, source };
+
 /// Division of a size among the ranks.
 enum class Divide : std::uint8_t {
   none,        ///< every rank has all
@@ -99,7 +103,11 @@ struct Rows {
     round,
     bounds,  ///< E' + 1
     chunks,  ///< B, or 2 c B on c > 1 context ranks: consecutive tokens of a sample on a rank
-    none     ///< 0: a tensor that the model does not need
+    /// T' and R': tokens and own rows of the source, in blocks of the other stream.
+    source_tokens,
+    source_own,
+    buckets,  ///< classes of distances between tokens
+    none      ///< 0: a tensor that the model does not need
   };
   Kind kind = tokens;
   Size experts = {};        ///< E, for rows that depend on the experts

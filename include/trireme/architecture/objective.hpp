@@ -50,6 +50,8 @@ struct LossTerm {
 ///                 with packed documents also positions [S] of tokens in their documents
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
+///   corrupted_    tokens [S], source [S']; targets [S]    loss: tokens
+///   spans
 ///   experts                                               balance_loss: samples,
 ///                                                         router_z_loss: tokens, of each layer
 ///

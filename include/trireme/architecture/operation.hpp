@@ -34,8 +34,14 @@ enum class Home : std::uint8_t {
   batch,   ///< per slot: a field of the batch
   slot,    ///< per slot
   split,   ///< per slot, if backward_input and backward_weight are separate
+  value,   ///< per slot: a value that later blocks read, at value_offset(); so is its gradient
   scratch  ///< per rank, within one pass
 };
+
+/// Values that a block writes for later blocks, besides its own residual stream: rows of the
+/// source, and biases of relative positions. All stages keep them and send them on, and the
+/// gradients return: the readers of a value add to its gradient in descending order of the blocks.
+enum class ModelValue : std::uint8_t { source, encoder_bias, decoder_bias };
 
 /// An activation.
 struct Tensor {
@@ -46,10 +52,15 @@ struct Tensor {
   Home home = Home::layer;
   /// Index of a tensor whose memory this tensor shares, if their element sizes are equal; −1: none.
   int stored_in = -1;
+  ModelValue value = ModelValue::source;  ///< for Home::value
 };
 
-/// Rows per sample; for logit_block, the rows of all blocks.
-std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& model);
+/// Rows per sample in a block of a stream; for logit_block, the rows of all blocks.
+std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& model,
+                             Stream stream = Stream::tokens);
+/// Place of a value in the memory of all values, and bytes of this memory; multiples of 64.
+Bytes value_offset(ModelValue value, const RankSizes& sizes, Bytes element, Bytes accumulate);
+Bytes value_bytes(const RankSizes& sizes, Bytes element, Bytes accumulate);
 /// Elements from the beginning of a row to the next row: the number of columns, unless rows are
 /// padded.
 std::int64_t stride_of(const Tensor& tensor, const RankSizes& sizes, Bytes element,
@@ -85,9 +96,10 @@ enum class OperationKind : std::uint8_t {
   gate,               ///< output = sigmoid(second input) · input, row by row, in place
   add,                ///< output = input + second input, in place
   row_product,        ///< as `linear`, of this rank's rows
-  join_heads,  ///< output = queries, keys and values of latent attention, from queries, keys and
-               ///< values of the heads, and common keys
-  take_values  ///< output = the columns of the input that are values, in latent attention
+  join_heads,   ///< output = queries, keys and values of latent attention, from queries, keys and
+                ///< values of the heads, and common keys
+  take_values,  ///< output = the columns of the input that are values, in latent attention
+  table         ///< output = the array
 };
 std::string_view name_of(OperationKind kind);
 
@@ -126,7 +138,8 @@ struct Operation {
   /// Indices of the tensors that the forward pass reads. `residual`: the operand with dropout, then
   /// the other operand. `pick` and `cross_entropy`: the values, then the indices. Operations of
   /// experts: the rows, then outputs of `choice`; an expert_product whose bias is weighed has the
-  /// weights as its last input.
+  /// weights as its last input. `attention`: queries, keys and values, or queries, then keys and
+  /// values of the source; then the biases of relative positions.
   std::vector<int> inputs = {};
   int output = -1;  ///< index of the output tensor; equal to input() for operations in place
   std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes
@@ -135,25 +148,33 @@ struct Operation {
   /// For `dropout` and `residual`: number of the random stream in the layer.
   std::uint32_t dropout_site = 0;
   std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
+  bool causal = true;       ///< for `attention`: whether a token sees no later tokens
+  std::int64_t keys = 0;    ///< for `attention`: tokens of a sample that have keys
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
   std::vector<AdapterPart> adapter = {};  ///< for `linear`
   std::vector<int> scratch = {};          ///< tensors that each pass uses as work memory
   double share = 1;    ///< mean fraction of the arrays' matrices that a row is multiplied by
   double epsilon = 0;  ///< for `norm`: 0 means the model's
+  /// As OperationRule::weights_with_input, for one operation: a norm whose result is the layer's
+  /// output, because the gradient of its input overwrites that of its output.
+  bool weights_with_input = false;
   /// Columns that an operation in place changes; it does not read the other columns of its tensor.
   std::optional<Columns> changed = std::nullopt;
 
   /// Name of the first bias; "" if there is none.
   std::string bias() const;
-  int input() const { return inputs.front(); }
-  bool in_place() const { return input() == output; }
+  /// The first input; of a `table`, which has none, the output.
+  int input() const { return inputs.empty() ? output : inputs.front(); }
+  bool in_place() const { return !inputs.empty() && input() == output; }
   /// Whether any array, any weight matrix, or any adapter of the operation is trained.
   bool trains() const;
   bool trains_product() const;
   bool trains_adapter() const;
 };
 
+/// Whether backward_input also computes the gradients of an operation's weights.
+bool computes_weights_with_input(const Operation& operation);
 /// The tensors whose values a pass of an operation reads; gradients are not listed.
 std::vector<int> tensors_read(const Operation& operation, Pass pass);
 /// The tensors that an operation's forward pass writes.
@@ -253,12 +274,17 @@ struct OperationRule {
 };
 const OperationRule& rule_of(OperationKind kind);
 
+/// Whether an attention reads keys and values of the source.
+inline bool is_cross_attention(const Operation& op) {
+  return op.kind == OperationKind::attention && op.name == "cross_attention";
+}
+
 /// Number of tokens that a token attends to, on average over a sample: S/2 with a causal mask (half
-/// of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
-double visible_tokens(const deck::ModelConfig& model, std::int64_t window);
+/// of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask, for S keys.
+double visible_tokens(const Operation& attention);
 /// Multiplications per row in a forward pass, on all tensor ranks together.
-double products_per_token(const Operation& operation, const deck::ModelConfig& model);
-/// FLOPs of a pass per row, in units of 2 · products_per_token.
+double products_per_row(const Operation& operation, const deck::ModelConfig& model);
+/// FLOPs of a pass per row, in units of 2 · products_per_row.
 double product_factor(const Operation& operation, Pass pass);
 /// Whether the operation is a matrix product with weights.
 bool is_product(const Operation& operation);
@@ -268,10 +294,18 @@ bool is_product(const Operation& operation);
 /// the list. The embedding and the head are such lists, too (ends.hpp). Tensor 0 is the layer's
 /// input; `output` is the index of the last operation's output.
 struct BlockDescription {
+  Stream stream = Stream::tokens;  ///< rows of tensor 0 and of the output
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;
   int output = -1;
 };
+
+/// Rows of an operation's output per token of the model: not 1 for rows of a source.
+double row_ratio(const BlockDescription& layer, const Operation& operation,
+                 const deck::ModelConfig& model);
+/// Multiplications of an operation in a layer's forward pass per token of the model.
+double products_per_token(const BlockDescription& layer, const Operation& operation,
+                          const deck::ModelConfig& model);
 
 /// Rows of a matrix product with weights on a rank: of its gathered input, or of its input before
 /// partial sums are reduced; for experts, on average.
@@ -286,7 +320,14 @@ std::int64_t matrices_of(const BlockDescription& part, const Operation& operatio
 double rank_flops(const BlockDescription& part, const Operation& operation, Pass pass,
                   const deck::ModelConfig& model, const RankSizes& sizes);
 
-/// Description of layer number `layer`, 0 … L − 1, of a model.
+/// Prefix of the names of a layer's arrays: "encoder.layers.3." or, counted from the decoder's
+/// first layer, "layers.3.".
+std::string prefix_of_layer(const deck::ModelConfig& model, std::int64_t layer);
+/// Number of the random stream of the dropout after cross-attention, and of the source's embedding.
+inline constexpr std::uint32_t cross_attention_site = std::uint32_t{1} << 30;
+inline constexpr std::uint32_t source_site = std::uint32_t{1} << 29;
+
+/// Description of layer number `layer` of a model: the layers of the encoder are first.
 BlockDescription describe_layer(const deck::ModelConfig& model, std::int64_t layer);
 
 }  // namespace trireme::architecture

@@ -6,6 +6,11 @@
 
 namespace trireme::architecture {
 
+/// Sizes of a residual stream on a rank.
+struct StreamSizes {
+  std::int64_t sequence = 0, tokens = 0, rows = 0, slice = 0;
+};
+
 /// Dimensions of one rank's part of a micro-batch.
 struct RankSizes {
   std::int64_t micro = 0;     ///< B: samples of a micro-batch
@@ -13,6 +18,8 @@ struct RankSizes {
   std::int64_t tokens = 0;    ///< T = B·S: tokens that matrix products read
   std::int64_t rows = 0;      ///< R: tokens in this rank's residual stream: T, or a part of T
   std::int64_t slice = 0;     ///< tokens that this rank sends to another stage
+  StreamSizes source;         ///< these four sizes of the source; 0 without an encoder
+  std::int64_t buckets = 0;   ///< classes of distances of relative positions; 0: none
   std::int64_t hidden = 0;    ///< D
   std::int64_t heads = 0;     ///< H on this rank
   std::int64_t key_value_heads = 0;  ///< Hkv on this rank
@@ -36,6 +43,8 @@ struct RankSizes {
   std::int64_t longest = 0;         ///< tokens of each sample on the context rank that has the most
   bool cuts_tokens = false;         ///< sequence parallelism on several tensor ranks: R < T
 
+  /// The sizes of blocks of a stream.
+  RankSizes of(Stream stream) const;
   std::int64_t attention() const { return heads * head_size; }         ///< H·K
   std::int64_t groups() const { return key_value_heads * head_size; }  ///< Hkv·K
 

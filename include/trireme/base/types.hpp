@@ -23,7 +23,7 @@ inline constexpr std::int64_t norm_block = 4096;
 /// Storage type of a number. Checkpoints contain the type's word, such as "fp32".
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
-enum class Positions : std::uint8_t { learned, rotary };
+enum class Positions : std::uint8_t { learned, rotary, relative };
 /// GELU: h Φ(h) with the normal distribution function Φ, or its approximation by tanh.
 enum class Gelu : std::uint8_t { tanh, exact };
 enum class ScheduleKind : std::uint8_t {

@@ -26,6 +26,7 @@ struct CountedTokens {
 ///
 ///   {"text"}                       all tokens
 ///   {"prompt", "completion"}       the completion and the end of the document
+///   {"source", "target"}           the target and its end; an end of the document follows both
 ///   {"messages": [{"role", "content"}, ...], "tools"}   the assistant's answers whose loss weight
 ///   is not 0, and the tokens that end them
 class InstructionEncoder {
@@ -43,6 +44,7 @@ class InstructionEncoder {
   std::vector<std::int32_t> ids_of(std::string_view text, bool special_tokens);
   CountedTokens encode_text(const JsonLine& line);
   CountedTokens encode_completion(const JsonLine& line);
+  CountedTokens encode_pair(const JsonLine& line);
   CountedTokens encode_messages(const JsonLine& line);
 
   const Tokenizer& tokenizer_;

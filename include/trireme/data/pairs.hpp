@@ -1,8 +1,8 @@
 #pragma once
 
 #include <trireme/architecture/objective.hpp>
-#include <trireme/base/philox.hpp>
 #include <trireme/data/batch_reader.hpp>
+#include <trireme/data/sample_draw.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -40,12 +40,12 @@ class Pairs final : public BatchReader {
   }
 
  private:
-  class Draw;
   struct Batch;
   /// Makes sample `place` of the batch from a window of a file.
-  void make(Draw draw, const Windows& windows, std::int64_t window, std::int64_t place,
+  void make(SampleDraw draw, const Windows& windows, std::int64_t window, std::int64_t place,
             const Batch& batch) const;
-  void mask(Draw& draw, std::int64_t first_length, std::int64_t place, const Batch& batch) const;
+  void mask(SampleDraw& draw, std::int64_t first_length, std::int64_t place,
+            const Batch& batch) const;
   Batch batch_of(BatchFields fields) const;
 
   architecture::TrainingObjective objective_;

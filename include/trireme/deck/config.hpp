@@ -3,6 +3,7 @@
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/enums.hpp>
+#include <trireme/deck/span_lengths.hpp>
 #include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/stage_map.hpp>
 #include <trireme/rules/kinds.hpp>
@@ -104,10 +105,23 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
+/// A second stack of layers, which reads the source of a sample: [encoder]. The layers of [model]
+/// are then the decoder: each has cross-attention to the encoder's result (Vaswani et al. 2017,
+/// arXiv 1706.03762).
+struct EncoderConfig {
+  std::int64_t layers = 0;    ///< 0: no encoder
+  std::int64_t sequence = 0;  ///< tokens of the source of a sample
+  double noise = 0.15;        ///< fraction of a text's tokens in spans (corrupted_spans)
+  double span = 3;            ///< mean tokens of a span
+
+  bool present() const { return layers > 0; }
+  bool operator==(const EncoderConfig&) const = default;
+};
+
 /// Sizes and properties of a model. The family presets the properties.
 struct ModelConfig {
   Family family = Family::gpt;
-  std::int64_t layers = 0;
+  std::int64_t layers = 0;  ///< with an encoder: of the decoder
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
   std::int64_t key_value_heads = 0;     ///< resolved: heads by default
@@ -128,6 +142,8 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   Positions positions = Positions::learned;
+  std::int64_t relative_buckets = 32;    ///< classes of distances with a bias of their own
+  std::int64_t relative_distance = 128;  ///< distances from here on are in the last class
   double rope_theta = 10000;
   RotaryScalingKind rope_scaling = RotaryScalingKind::none;
   double rope_factor = 1;
@@ -154,12 +170,14 @@ struct ModelConfig {
   bool scaled_embeddings = false;    ///< rows of the token table are multiplied by √hidden
   double attention_softcap = 0;      ///< scores are c tanh(score / c); 0: unchanged
   double logit_softcap = 0;          ///< logits are c tanh(logit / c); 0: unchanged
+  bool scaled_logits = false;        ///< logits are divided by √hidden
   std::int64_t query_pre_attention_scalar = 0;  ///< d in the score factor 1/√d; 0: the head size
   bool attention_sinks = false;           ///< softmax has one more score, trained, for each head
   std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: no layer
   double window_rope_theta = 0;           ///< rotary base of layers with a window; 0: rope_theta
   AdapterConfig adapter = {};             ///< [adapter]
   ExpertsConfig experts = {};             ///< [experts]
+  EncoderConfig encoder = {};             ///< [encoder]
   std::vector<std::string> frozen = {};  ///< [optimizer] frozen: patterns of array names
   Packing packing = Packing::none;       ///< packing of samples; its key is [data] packing
 
@@ -175,7 +193,11 @@ struct ModelConfig {
   std::int64_t rotary_columns() const { return rotary_size > 0 ? rotary_size : head_size(); }
   std::int64_t value_columns() const { return value_size > 0 ? value_size : head_size(); }
   bool causal() const { return mask == Mask::causal; }
-  bool gated() const { return activation != Activation::gelu; }
+  bool gated() const { return activation != Activation::gelu && activation != Activation::relu; }
+  /// Layers of the encoder and of the decoder, in this order.
+  std::int64_t all_layers() const { return encoder.layers + layers; }
+  bool in_encoder(std::int64_t layer) const { return layer < encoder.layers; }
+  bool has_relative_positions() const { return positions == Positions::relative; }
   /// Whether all layers have experts.
   bool only_experts() const {
     return experts.present() && experts.first_layer == 0 && experts.every == 1;
@@ -201,6 +223,9 @@ struct ModelConfig {
     const double magnitude = scaled ? yarn_magnitude(rope_mscale_all) : 1;
     return magnitude * magnitude / std::sqrt(static_cast<double>(n > 0 ? n : head_size()));
   }
+  double logit_scale() const {
+    return scaled_logits ? 1 / std::sqrt(static_cast<double>(hidden)) : 1;
+  }
   double embedding_scale() const {
     return scaled_embeddings ? std::sqrt(static_cast<double>(hidden)) : 1;
   }
@@ -211,11 +236,18 @@ struct ModelConfig {
   }
   bool packs_documents() const { return packing == Packing::documents; }
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
+  bool predicts_next_token() const { return objective == Objective::next_token; }
+  bool predicts_spans() const { return objective == Objective::corrupted_spans; }
   bool has_sentence_head() const {
     return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;
   }
+  /// Lengths of samples with corrupted spans.
+  SpanLengths spans() const;
   /// Text tokens of a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
-  std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
+  std::int64_t text_tokens() const {
+    if (predicts_spans()) return spans().raw;
+    return predicts_masked_tokens() ? sequence - 3 : sequence;
+  }
   /// Number of predicted tokens, equal in all samples: all tokens, or the masked tokens.
   std::int64_t targets() const {
     if (!predicts_masked_tokens()) return sequence;
@@ -372,6 +404,9 @@ struct DataConfig {
   std::int64_t class_token = -1;
   std::int64_t separator_token = -1;
   std::int64_t mask_token = -1;
+  std::int64_t start_token = -1;  ///< this one and the next two: for corrupted spans
+  std::int64_t end_token = -1;
+  std::int64_t sentinel_token = -1;
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -419,6 +454,30 @@ inline SpecialTokens special_tokens(const Config& c) {
     return given >= 0 ? given : c.model.vocabulary - from_behind;
   };
   return {id(c.data.class_token, 3), id(c.data.separator_token, 2), id(c.data.mask_token, 1)};
+}
+
+/// Ids of the tokens that are not text in samples of corrupted spans: the first input of the
+/// decoder, the end of sources and targets, and the sentinel of the first span, below which the
+/// other sentinels follow.
+struct SpanIds {
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+  std::int64_t sentinel = 0;
+};
+
+/// Number of ids at the end of the vocabulary that the deck's samples of corrupted spans take.
+inline std::int64_t added_span_ids(const Config& c) {
+  return (c.data.sentinel_token < 0 ? c.model.spans().spans : 0) + (c.data.end_token < 0 ? 1 : 0) +
+         (c.data.start_token < 0 ? 1 : 0);
+}
+/// These ids of a deck whose vocabulary is resolved: by default sentinels are the last ids, before
+/// them the end and the start.
+inline SpanIds span_ids(const Config& c) {
+  const std::int64_t V = c.model.vocabulary, added = added_span_ids(c);
+  const std::int64_t sentinels = c.data.sentinel_token < 0 ? c.model.spans().spans : 0;
+  return {c.data.start_token < 0 ? V - added : c.data.start_token,
+          c.data.end_token < 0 ? V - sentinels - 1 : c.data.end_token,
+          c.data.sentinel_token < 0 ? V - 1 : c.data.sentinel_token};
 }
 
 }  // namespace trireme::deck

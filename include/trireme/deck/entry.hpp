@@ -165,6 +165,7 @@ class SectionKeys {
 void local_keys(std::vector<Entry>& out);
 void adapter_keys(std::vector<Entry>& out);
 void expert_keys(std::vector<Entry>& out);
+void encoder_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 void parallel_keys(std::vector<Entry>& out);

@@ -23,7 +23,8 @@ enum class Family : std::uint8_t {
   olmoe,
   qwen2_moe,
   gpt_oss,
-  deepseek_v3
+  deepseek_v3,
+  t5
 };
 
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
@@ -44,8 +45,8 @@ enum class ExpertScore : std::uint8_t { softmax, sigmoid };
 /// 2412.19437, section 2.1.2).
 enum class ExpertBalance : std::uint8_t { none, sequence, batch };
 
-/// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
-enum class Activation : std::uint8_t { gelu, swiglu, geglu, clamped_swiglu };
+/// Non-linearity of the feed-forward: GELU, ReLU, or a product with the SiLU or the GELU of a gate.
+enum class Activation : std::uint8_t { gelu, swiglu, geglu, clamped_swiglu, relu };
 
 /// Matrix products of a layer that have a bias.
 enum class Biases : std::uint8_t { none, query_key_value, all };
@@ -53,8 +54,9 @@ enum class Biases : std::uint8_t { none, query_key_value, all };
 /// Tokens of the sample that a token attends to: the tokens up to itself, or all tokens.
 enum class Mask : std::uint8_t { causal, full };
 
-/// Training objective: prediction of the next token, or of masked tokens.
-enum class Objective : std::uint8_t { next_token, masked_token };
+/// Training objective: prediction of the next token, of masked tokens, or of spans that the
+/// encoder's text lacks (Raffel et al. 2020, arXiv 1910.10683, section 3.1.4).
+enum class Objective : std::uint8_t { next_token, masked_token, corrupted_spans };
 
 /// Content of a sample: a window of the token stream, or documents that do not see one another.
 enum class Packing : std::uint8_t { none, documents };

@@ -25,7 +25,13 @@ struct ModelFile {
   std::vector<FreeValue> free;
   /// Names of members that neither Trireme nor transformers' class uses.
   std::vector<std::string> unknown;
+  /// Ids of the decoder's first token, and of the end of sources and targets; −1 for a model
+  /// without an encoder.
+  std::int64_t start_token = -1, end_token = -1;
 };
+
+/// Member of config.json with the decoder's first token.
+inline constexpr const char* start_key = "decoder_start_token_id";
 
 /// UsageError that lists the properties of the deck's model that transformers' class for the family
 /// does not have, such as norm = "layer" of a llama.
@@ -36,9 +42,10 @@ const char* torch_name(DType type);
 
 /// Text of config.json for this model with weights of this type. `end_tokens`: ids that end a
 /// decoder's texts (eos_token_id); the first id also begins texts (bos_token_id). Without ids, and
-/// for an encoder, both members are null.
+/// for an encoder, both members are null. `start_token`: with an encoder, the decoder's first
+/// token, which transformers also takes as padding; there is then no token that begins texts.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
-                        const std::vector<std::int64_t>& end_tokens);
+                        const std::vector<std::int64_t>& end_tokens, std::int64_t start_token = 0);
 
 /// Inverse of config_text, with transformers' defaults for missing keys. UsageError that lists
 /// missing keys and unsupported values. `path` is for messages.
@@ -53,7 +60,7 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
 /// Text of the section [model] of a deck for this model, and of [experts] if the family has
-/// experts, without a final line feed.
+/// experts, or of [encoder] and [data] if it has an encoder, without a final line feed.
 std::string model_toml(const ModelFile& file);
 
 }  // namespace trireme::hugging_face

@@ -33,7 +33,7 @@ struct ConfigKey {
   std::function<json(const deck::ModelConfig&)> null;
   /// Whether the weights depend on the value.
   bool binding = true;
-  std::string section = "model";  ///< section of `deck`: "model" or "experts"
+  std::string section = "model";  ///< section of `deck`: "model", "experts" or "encoder"
 
   /// Whether the key is a member of another key, which writes and reads the value.
   bool is_part() const { return name.find('.') != std::string::npos; }

@@ -78,6 +78,9 @@ struct Format {
   /// A file's layer with a tensor of this name predicts further tokens, and an import leaves it
   /// out: "eh_proj.weight". "": no such layers.
   std::string further_token = {};
+  /// If a file's tensor of this name differs from the token table, embeddings are not tied,
+  /// whatever config.json says: "lm_head.weight". "": config.json decides.
+  std::string own_output = {};
 };
 
 const Format& format_of(Family family);
@@ -105,5 +108,9 @@ const Format& gpt2_format();
 /// BertForMaskedLM. Files may lack the prefix "bert.", name the parameters of LayerNorm `gamma` and
 /// `beta`, and contain `position_ids` and a sentence head that the model does not have.
 const Format& bert_format();
+
+/// The family t5 as Hugging Face's T5ForConditionalGeneration, versions 1.0 and 1.1. Files may
+/// contain copies of the token table for both stacks.
+const Format& t5_format();
 
 }  // namespace trireme::hugging_face

@@ -39,13 +39,17 @@ struct UpdatedFile {
 
 /// The imported config.json with the changes that this model needs. With rotary positions,
 /// max_position_embeddings does not decrease. Adds `end_tokens` to eos_token_id of a decoder.
-/// `path` is for messages.
+/// `start_token` replaces decoder_start_token_id, if there is one; −1: unchanged. `path` is for
+/// messages.
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
-                           const std::vector<std::int64_t>& end_tokens);
+                           const std::vector<std::int64_t>& end_tokens,
+                           std::int64_t start_token = -1);
 
 /// The imported generation_config.json. Adds `end_tokens` to its eos_token_id, if it has one.
+/// `start_token`: as above.
 UpdatedFile updated_generation_config(const std::string& imported, const std::string& path,
-                                      const std::vector<std::int64_t>& end_tokens);
+                                      const std::vector<std::int64_t>& end_tokens,
+                                      std::int64_t start_token = -1);
 
 }  // namespace trireme::hugging_face

@@ -2,6 +2,7 @@
 
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/format.hpp>
 #include <trireme/hugging_face/tensor_folder.hpp>
 
@@ -20,6 +21,10 @@ struct StoredValues {
 
   bool packed() const { return scales.info != nullptr; }
 };
+
+/// Sets tied_embeddings of the file's model to false if the folder has another output matrix than
+/// the token table, and the weights decide in this family (Format::own_output).
+void find_own_output(ModelFile& file, const TensorFolder& folder);
 
 /// The stored values for format.tensors(model), in the same order. A copy of Copy::Use::none
 /// replaces a missing original. UsageError that lists tensors that are missing, unknown, duplicate,

@@ -35,6 +35,10 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
 template <class T>
 void soft_cap(const Exec& exec, View2<T> logits, double cap);
 
+/// logits *= factor. logits [N, V]
+template <class T>
+void scale_logits(const Exec& exec, View2<T> logits, double factor);
+
 /// gradient[r,v] = scale (softmax[r,v] − (first_id + v == targets[r])) in one pass; 0 in rows with
 /// a negative target. With a cap, the logits have passed through soft_cap(), and the gradient is
 /// multiplied by 1 − (logits / cap)², the derivative of soft_cap(). `scale`, 1 over the number of

@@ -21,6 +21,12 @@ template <class T>
 void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h,
                    Gelu form = Gelu::tanh);
 
+/// g = max(h, 0), and dh = dg where h > 0, otherwise 0. All arrays [rows, columns].
+template <class T>
+void relu_forward(const Exec& exec, View2<T> g, View2<const T> h);
+template <class T>
+void relu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
+
 /// y = tanh(x). y, x [T,D]; y may be x.
 template <class T>
 void tanh_forward(const Exec& exec, View2<T> y, View2<const T> x);

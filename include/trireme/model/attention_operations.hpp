@@ -15,10 +15,10 @@
 /// itself.
 namespace trireme::model {
 
-/// Shape of attention for this rank's heads and this rank's tokens of a micro-batch. `window`:
-/// tokens in the window; 0: no window.
+/// Shape of attention for this rank's heads and this rank's tokens of a micro-batch.
 kernels::AttentionShape attention_shape(const architecture::RankSizes& sizes,
-                                        const deck::ModelConfig& model, std::int64_t window);
+                                        const deck::ModelConfig& model,
+                                        const architecture::Operation& attention);
 
 /// Rotary position embedding of queries and keys, in place.
 template <class P>
@@ -115,8 +115,9 @@ class TakeValuesOperation final : public BlockOperation<P> {
   kernels::LatentHeads heads_;
 };
 
-/// Attention per head, with the model's scale (1/√K by default), soft cap, mask and sinks. A
-/// context axis of several ranks uses ring attention.
+/// Attention per head, with the model's scale (1/√K by default), soft cap, mask, sinks and biases
+/// of relative positions; or attention of the tokens to keys and values of the source. A context
+/// axis of several ranks uses ring attention.
 template <class P>
 class AttentionOperation final : public BlockOperation<P> {
  public:
@@ -135,12 +136,20 @@ class AttentionOperation final : public BlockOperation<P> {
   kernels::AttentionDropout dropout(const MicroContext& context) const;
   kernels::AttentionShape shape(const MicroContext& context) const;
   View3<Accumulate<T>> logsumexp(const PassArguments<P>& call) const;
+  /// Work memory of the backward pass.
+  View1<Accumulate<T>> work(const PassArguments<P>& call) const;
+  bool has_biases() const { return shape_.has_biases(); }
+  /// The biases [buckets, H]; empty if there are none.
+  View2<T> biases(const PassArguments<P>& call) const {
+    return has_biases() ? call.values.matrix(this->op_.inputs.back()) : View2<T>();
+  }
 
   kernels::AttentionShape shape_;  ///< shape for this rank's heads and tokens
   layout::Slice heads_;
   std::int64_t all_heads_;
   double scores_;  ///< number of scores that the mask allows
   std::int64_t layer_;
+  bool crosses_;  ///< whether keys and values are the operation's second input
   std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank
   View1<T> sinks_;                        // [H], or empty
   View1<typename P::Gradient> dsinks_;    // [H], or empty

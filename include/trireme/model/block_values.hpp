@@ -7,6 +7,7 @@
 #include <trireme/model/context.hpp>
 #include <trireme/model/fp8_scaling.hpp>
 #include <trireme/model/ring_attention.hpp>
+#include <trireme/model/tensor_axis.hpp>
 #include <trireme/tensor/arena.hpp>
 
 #include <cstddef>
@@ -38,7 +39,8 @@ std::vector<BlockPlan> plan_blocks(const architecture::Architecture& architectur
                        bool split) {
     architecture::BlockProgram program = architecture::lower(
         block, sizes, {of_block, training, split, sizeof(T), sizeof(Accumulate<T>)});
-    plans.push_back({std::move(block), sizes, std::move(program)});
+    const architecture::RankSizes here = sizes.of(block.stream);
+    plans.push_back({std::move(block), here, std::move(program)});
   };
   architecture::BlockDescription embedding = architecture.embedding();
   if (!looks_up) embedding = architecture::without_vocabulary(std::move(embedding));
@@ -65,10 +67,13 @@ inline bool is_shared(const architecture::BlockDescription& part, int tensor) {
   return rows != architecture::Rows::own && rows != architecture::Rows::tokens;
 }
 
-/// Memory of one layer or head for one micro-batch.
+/// Memory of one block for one micro-batch.
 struct BlockMemory {
   std::byte* kept = nullptr;  ///< in use from the forward pass to the backward passes
   std::byte* work = nullptr;  ///< in use from backward_input to a separate backward_weight
+  /// The model's values and their gradients (architecture::ModelValue); null if it has none.
+  std::byte* values = nullptr;
+  std::byte* value_gradients = nullptr;
 };
 
 inline BlockMemory take_block_memory(Arena& arena, Bytes kept, Bytes work) {
@@ -83,7 +88,6 @@ template <class P>
 struct BlockScratch {
   using T = typename P::Compute;
   View1<T> gathered;                         // [T · columns], only with sequence parallelism
-  std::int64_t tokens = 0;                   ///< T
   View1<Accumulate<T>> attention_work;       // size: kernels::attention_workspace_elements
   RingMemory<T> ring;                        // replaces attention_work if context ranks > 1
   std::byte* transient = nullptr;            ///< size: BlockProgram::transient_bytes
@@ -92,9 +96,9 @@ struct BlockScratch {
   View1<T> adapter_input;                    // [T · columns], only in training with dropout
   View1<T> adapter_product;                  // [scaled], only with magnitudes
 
-  /// Memory for rows of all tokens, with the columns of `rows`.
-  View2<T> all(const View2<T>& rows) const {
-    return View2<T>(gathered.data(), static_cast<std::size_t>(tokens), rows.extent(1));
+  /// Memory for rows of all tokens of an axis, with the columns of `rows`.
+  View2<T> all(const TensorAxis& axis, const View2<T>& rows) const {
+    return View2<T>(gathered.data(), static_cast<std::size_t>(axis.tokens()), rows.extent(1));
   }
 };
 
@@ -126,11 +130,12 @@ class BlockValues {
 
   /// Values of a tensor, and gradient of a tensor, as [rows, columns].
   View2<T> matrix(int tensor) const {
-    return view<T>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
+    return view<T>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)],
+                   memory_.values);
   }
   View2<T> gradient(int tensor) const {
     return view<T>(tensor == contributed_ ? contribution_place_ : phase_.gradients[index(tensor)],
-                   architecture::gradient_of(plan_.description, tensor));
+                   architecture::gradient_of(plan_.description, tensor), memory_.value_gradients);
   }
   /// Redirects gradient(tensor) to the memory at `place` until the next write_contribution().
   /// `tensor` −1: all gradients are at the places of the phase again. Returns gradient(tensor), or
@@ -143,7 +148,8 @@ class BlockValues {
   /// Values of a tensor with elements of type U, as [rows, columns].
   template <class U>
   View2<U> numbers(int tensor) const {
-    return view<U>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
+    return view<U>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)],
+                   memory_.values);
   }
   /// Values of a tensor with elements of the type of sums: as [rows, columns], and as a list.
   View2<Accumulate<T>> sums(int tensor) const { return numbers<Accumulate<T>>(tensor); }
@@ -153,7 +159,8 @@ class BlockValues {
   /// The same gradient as [rows, columns].
   View2<Accumulate<T>> gradient_sums(int tensor) const {
     return view<Accumulate<T>>(phase_.gradients[index(tensor)],
-                               architecture::gradient_of(plan_.description, tensor));
+                               architecture::gradient_of(plan_.description, tensor),
+                               memory_.value_gradients);
   }
   const architecture::RankSizes& sizes() const { return plan_.sizes; }
 
@@ -161,16 +168,17 @@ class BlockValues {
   static std::size_t index(int tensor) { return static_cast<std::size_t>(tensor); }
 
   template <class U>
-  View2<U> view(const architecture::Place& place, const architecture::Tensor& tensor) const {
+  View2<U> view(const architecture::Place& place, const architecture::Tensor& tensor,
+                std::byte* values) const {
     const std::int64_t columns = architecture::columns_of(tensor.columns, plan_.sizes);
     const std::int64_t stride =
         architecture::stride_of(tensor, plan_.sizes, sizeof(T), sizeof(Accumulate<T>));
-    const View2<U> padded(reinterpret_cast<U*>(memory_of(place)),
+    const View2<U> padded(reinterpret_cast<U*>(memory_of(place, values)),
                           static_cast<std::size_t>(architecture::rows_of(tensor.rows, plan_.sizes)),
                           static_cast<std::size_t>(stride));
     return stride == columns ? padded : first_columns(padded, columns);
   }
-  std::byte* memory_of(const architecture::Place& place) const {
+  std::byte* memory_of(const architecture::Place& place, std::byte* values) const {
     using Memory = architecture::Place::Memory;
     switch (place.memory) {
       case Memory::none:
@@ -186,6 +194,8 @@ class BlockValues {
         return reinterpret_cast<std::byte*>(stream_.data());
       case Memory::output:
         return reinterpret_cast<std::byte*>(output_.data());
+      case Memory::value:
+        return values + place.offset;
     }
     return nullptr;
   }

@@ -43,4 +43,21 @@ class EmbeddingOperation final : public BlockOperation<P> {
   View2<G> dtable_;                   // gradient of table_; empty if frozen
 };
 
+/// output = the table. In the backward pass, the gradient of the output, in the type of sums, is
+/// added to that of the table.
+template <class P>
+class TableOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  TableOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>&, const BlockOperation<P>*, bool) const override {}
+  void backward_weight(const PassArguments<P>& call) const override;
+
+ private:
+  View1<T> table_;
+  View1<typename P::Gradient> dtable_;  ///< empty if frozen
+};
+
 }  // namespace trireme::model

@@ -57,6 +57,7 @@ class LogitsOperation final : public BlockOperation<P> {
   HeadRows rows_;
   bool gathers_;           ///< the input has this rank's rows; the operation gathers them
   double cap_;             ///< soft cap; 0: none
+  double scale_;           ///< factor of the logits
   std::int64_t first_id_;  ///< first id of this rank's part of the vocabulary
   View2<T> table_;         // [V, D]: the embedding's table if embeddings are tied
   View2<G> dtable_;        // [V, D]: not the look-up's gradient, even if embeddings are tied

@@ -22,7 +22,8 @@ template <class P>
 struct OperationPlace {
   const Parameters<P>& parameters;
   const architecture::Architecture& architecture;
-  const TensorAxis& axis;
+  const TensorAxis& axis;       ///< for the block's stream
+  const TensorAxis& main_axis;  ///< for the model's tokens
   const BlockPlan& plan;
   std::int64_t block = 0;
   /// Number 0 … L−1 of the layer.
@@ -33,6 +34,15 @@ struct OperationPlace {
     return architecture.block(block).prefix + name;
   }
   const deck::ModelConfig& model() const { return architecture.model; }
+  /// Whether a tensor has rows of the source, and the axis for its rows.
+  bool is_of_source(int tensor) const {
+    const architecture::Rows& rows = plan.description.tensors[architecture::at(tensor)].rows;
+    return plan.description.stream == architecture::Stream::source ||
+           rows == architecture::Rows::source_own || rows == architecture::Rows::source_tokens;
+  }
+  const TensorAxis& axis_of(int tensor) const {
+    return is_of_source(tensor) ? main_axis.of(architecture::Stream::source) : axis;
+  }
 };
 
 /// Columns of a tensor on a rank.
@@ -136,7 +146,9 @@ template <class P>
 class DropoutOperation final : public BlockOperation<P> {
  public:
   DropoutOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : BlockOperation<P>(operation), axis_(place.axis) {}
+      : BlockOperation<P>(operation),
+        axis_(place.axis_of(operation.output)),
+        source_tokens_(place.is_of_source(operation.output) ? place.model().encoder.sequence : 0) {}
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
@@ -146,7 +158,10 @@ class DropoutOperation final : public BlockOperation<P> {
   }
 
  private:
+  kernels::Dropout site(const MicroContext& context) const;
+
   const TensorAxis& axis_;
+  std::int64_t source_tokens_;  ///< tokens of a sample's source, if its rows are dropped; else 0
 };
 
 /// g = gelu(h); with a gate, g = silu(h₁) h₂ (SwiGLU, also with clamped factors) or g = gelu(h₁) h₂

@@ -28,6 +28,15 @@ class ArrayAccess {
   virtual void before_sums(const Exec& exec, std::int64_t block) = 0;
 };
 
+/// The input or output of a stage, or its gradient: rows [R, D] of the tokens, and with an encoder
+/// rows [R', D] of the source and biases of relative positions, in elements of T.
+template <class T>
+struct StageRows {
+  View2<T> tokens;
+  View2<T> source = {};
+  View1<T> tables = {};
+};
+
 /// One pipeline stage: some layers, preceded by the embedding in the first stage and followed by
 /// the head in the last stage. A stage may have no layers. The caller provides all memory.
 template <class P>
@@ -38,10 +47,15 @@ class PipelineStage {
   /// Memory kept from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
     std::vector<View1<std::int32_t>> fields;  // per field of the objective
-    View2<T> x;                               // [R, D] input, if there are no layers and no head
+    /// [R, D] input rows of the tokens, if no layer reads them first: with layers of an encoder, or
+    /// without any layer and without the head.
+    View2<T> x;
     std::vector<BlockMemory> layers;
     BlockMemory head;
-    View2<T> dx;          // [R, D] gradient of the input; only in the first stage with split passes
+    View2<T> dx;  // [R, D] gradient of the input; only in the first stage with split passes
+    /// The model's values and their gradients, at architecture::value_offset(); null without any.
+    std::byte* values = nullptr;
+    std::byte* value_gradients = nullptr;
     SlotOffload offload;  ///< offload of `layers`
   };
 
@@ -57,6 +71,8 @@ class PipelineStage {
   struct SlotShape {
     bool training = true;         ///< false: evaluation; layers then share memory
     bool split_backward = false;  ///< backward_input and backward_weight are separate
+    /// Gradients of the model's values, which passes of all slots use in turn.
+    std::byte* value_gradients = nullptr;
   };
 
   /// Called in a backward pass after the submission of the last kernel that adds to the weight
@@ -82,10 +98,12 @@ class PipelineStage {
   Slot take_slot(Arena& arena, const architecture::RankSizes& sizes, const SlotShape& shape,
                  const Windows& windows = {}, int number = 0) const;
 
-  /// Memory of the stage's input [R, D]. Kernels submitted to `handle` after this call may write to
-  /// it: the previous stage's output, or in the first stage the tokens' rows of the table of a
-  /// shared vocabulary.
-  View2<T> input(const Handle& handle, const Slot& slot) const;
+  /// Memory of the stage's input. Kernels submitted to `handle` after this call may write to it:
+  /// the previous stage's output, or in the first stage the tokens' rows of the table of a shared
+  /// vocabulary.
+  StageRows<T> input(const Handle& handle, const Slot& slot) const;
+  /// `tokens` with the other rows of the stage's output, or with `gradients` of their gradients.
+  StageRows<T> with_values(View2<T> tokens, const Slot& slot, bool gradients) const;
   /// Takes the head's memory for use within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena);
   /// Takes the layers' memory for values that are valid in several passes.
@@ -123,6 +141,24 @@ class PipelineStage {
                       const BlockDone& layer_done) const;
   void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
+  View2<T> source_of(std::byte* values) const;
+  static BlockMemory values_of(const Slot& slot) {
+    return {nullptr, nullptr, slot.values, slot.value_gradients};
+  }
+  /// Memory of the tokens' rows after the encoder's last layer of this stage.
+  View2<T> tokens_after_encoder(const Slot& slot, View2<T> output) const {
+    if (encoder_layers_ < layers_.size())
+      return layers_[encoder_layers_]->input(slot.layers[encoder_layers_]);
+    return head_ ? head_->input(slot.head) : output;
+  }
+  /// Gradient of a layer's output: of the tokens' rows, or of the source's.
+  View2<T> stream(const Slot& slot, std::size_t layer, View2<T> dx) const {
+    return layer < encoder_layers_ ? source_of(slot.value_gradients) : dx;
+  }
+  /// The context of a layer's passes.
+  MicroContext context_of(std::size_t layer, const MicroContext& context) const;
+  /// Clears the gradients of values in the last stage, before the first reader adds to them.
+  void begin_gradients(const Handle& handle, const Slot& slot) const;
 
   MicroContext with_fields(const MicroContext& context, const Slot& slot) const;
   /// `context` for passes that add to the losses: those of the context, or else of the scratch.
@@ -145,7 +181,10 @@ class PipelineStage {
   std::int64_t first_trained_;           ///< Architecture::first_trained
   std::unique_ptr<Block<P>> embedding_;  ///< null except in the first stage
   std::vector<std::unique_ptr<Block<P>>> layers_;
-  std::unique_ptr<Block<P>> head_;  ///< null except in the last stage
+  std::size_t encoder_layers_ = 0;    ///< number of the encoder's layers, which are first
+  std::int64_t source_sequence_ = 0;  ///< tokens of a sample's source
+  architecture::RankSizes sizes_;     ///< of the model's tokens
+  std::unique_ptr<Block<P>> head_;    ///< null except in the last stage
   bool gradient_with_losses_;
   std::byte* head_scratch_ = nullptr;
 };

@@ -50,11 +50,11 @@ class RankModel {
   View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
     return at(stage, slot).fields.at(number);
   }
-  /// Input [R, D] that a stage receives from the previous stage, and output for the next stage.
-  View2<T> input(const Handle& handle, Stage stage, int slot) const;
-  View2<T> output() const { return output_; }
-  /// Gradient [R, D]: before the backward pass of the stage's output, afterwards of its input.
-  View2<T> dx(Stage stage, int slot) const;
+  /// Input that a stage receives from the previous stage, and output for the next stage.
+  StageRows<T> input(const Handle& handle, Stage stage, int slot) const;
+  StageRows<T> output(Stage stage, int slot) const;
+  /// Gradient: before the backward pass of the stage's output, afterwards of its input.
+  StageRows<T> dx(Stage stage, int slot) const;
   /// For a shared vocabulary, on the rank of the last stage: the input [R, D] of the logits, which
   /// the caller later replaces by its gradient.
   View2<T> head_output(int slot) const {
@@ -134,8 +134,9 @@ class RankModel {
   OffloadedLayers::Sizes window_sizes_;
   std::unique_ptr<OffloadedLayers> offloaded_;
   typename PipelineStage<P>::Scratch scratch_;
-  View2<T> output_;  // [R, D]
-  View2<T> dx_;      // [R, D]
+  View2<T> output_;                       // [R, D]
+  View2<T> dx_;                           // [R, D]
+  std::byte* value_gradients_ = nullptr;  ///< null without values of the model
 };
 
 }  // namespace trireme::model

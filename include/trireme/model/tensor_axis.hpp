@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/extents.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/model/context_axis.hpp>
@@ -7,6 +8,7 @@
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace trireme::model {
@@ -39,17 +41,23 @@ View2<T> part(const View2<T>& x, const layout::Slice& slice) {
 /// reduce-scatter.
 class TensorAxis {
  public:
-  /// An axis of one rank.
-  explicit TensorAxis(std::int64_t tokens);
+  /// An axis of one rank. `source_tokens`: as below.
+  explicit TensorAxis(std::int64_t tokens, std::int64_t source_tokens = 0);
   /// `communicator` must outlive this object. `tokens`: tokens of this rank of the context axis.
+  /// `source_tokens`: tokens of the sources of a micro-batch; 0 without an encoder.
   TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel,
-             const ContextAxis& context = {}, const ExpertAxis& experts = {});
+             const ContextAxis& context = {}, const ExpertAxis& experts = {},
+             std::int64_t source_tokens = 0);
 
   /// Rank `rank` of an axis of `size` ranks that sends no messages: gathered rows and sums are not
   /// complete. For measurements of the kernels of one rank.
   static TensorAxis without_messages(int rank, int size, std::int64_t tokens,
-                                     bool sequence_parallel);
+                                     bool sequence_parallel, std::int64_t source_tokens = 0);
 
+  /// The axis for the rows of a residual stream.
+  const TensorAxis& of(architecture::Stream stream) const {
+    return stream == architecture::Stream::source && source_ ? *source_ : *this;
+  }
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::int64_t tokens() const { return tokens_; }      ///< T
@@ -137,6 +145,7 @@ class TensorAxis {
   bool cuts_tokens_ = false;
   ContextAxis context_;
   ExpertAxis experts_;
+  std::shared_ptr<const TensorAxis> source_;  ///< null without an encoder
 };
 
 }  // namespace trireme::model

@@ -61,6 +61,7 @@ class BlockTimeModel {
 
  private:
   using Part = architecture::BlockDescription;
+  BlockTime layer_of_stream(const Part& layer, const architecture::BlockProgram& program) const;
   PassTime calls(const Part& layer, const std::vector<architecture::OperationCall>& calls) const;
   PassTime call(const Part& part, const architecture::OperationCall& call) const;
   PassTime end(const Part& part, architecture::Pass pass, bool logits_again = false) const;
@@ -86,7 +87,8 @@ class BlockTimeModel {
   /// Time of the messages of attention over the context axis.
   Seconds ring_time(bool forward) const;
   double ring_sum_bytes(bool forward) const;
-  void add_stored_scores(PassTime& time, bool forward) const;
+  void add_stored_scores(PassTime& time, const architecture::Operation& attention,
+                         bool forward) const;
   std::int64_t rows_of(const architecture::Rows& rows) const;
   double bytes_of(const Part& part, const architecture::Value& value) const;
   double bytes_moved(const Part& part, const architecture::OperationCall& call) const;

@@ -24,19 +24,23 @@ struct BlockBytes {
 /// Bytes of the activations of one micro-batch on a tensor rank, for any stage.
 struct ActivationSizes {
   std::vector<BlockBytes> layers;  ///< by kind of layer
-  Bytes input = 0;                 ///< input of a stage without layers and head
-  Bytes embedding = 0;             ///< kept in addition in a slot of the first stage
-  Bytes head = 0;                  ///< kept in addition in a slot of the last stage
-  Bytes scratch = 0;               ///< scratch of every rank
-  Bytes head_scratch = 0;          ///< additional scratch of the rank with the head
-  Bytes logits = 0;      ///< logits of the rank with the head, if the software stores all logits
-  Bytes message = 0;     ///< message to another stage
-  Bytes tensor_sum = 0;  ///< buffer of a device's sums over the tensor axis
+  /// Rows of the tokens in a slot of a stage that has layers of an encoder, or neither layers nor
+  /// the head.
+  Bytes input = 0;
+  Bytes embedding = 0;     ///< kept in addition in a slot of the first stage
+  Bytes head = 0;          ///< kept in addition in a slot of the last stage
+  Bytes scratch = 0;       ///< scratch of every rank
+  Bytes head_scratch = 0;  ///< additional scratch of the rank with the head
+  Bytes logits = 0;        ///< logits of the rank with the head, if the software stores all logits
+  Bytes message = 0;       ///< message to another stage
+  Bytes handed_over = 0;   ///< message to another stage of the same rank
+  Bytes tensor_sum = 0;    ///< buffer of a device's sums over the tensor axis
   // logits_*: with a shared vocabulary, on every rank.
   Bytes logits_slot = 0;      ///< kept from the logits to the gradient of their table
   Bytes logits_scratch = 0;   ///< in addition to `scratch`
   Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
-  Bytes positions = 0;        ///< positions in packed documents, kept in a slot of every stage
+  /// Kept in a slot of every stage: positions in packed documents, and the model's values.
+  Bytes of_slot = 0;
 };
 ActivationSizes activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,

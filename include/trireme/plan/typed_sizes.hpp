@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/operation.hpp>
 #include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
@@ -14,6 +15,19 @@ struct TypedSizes : architecture::RankSizes {
   Bytes moment = 0;      ///< bytes of a number of the optimizer's state
 
   bool narrow() const { return element < accumulate; }
+  /// The sizes of blocks of a stream.
+  TypedSizes of(architecture::Stream stream) const {
+    return {RankSizes::of(stream), element, accumulate, moment};
+  }
+  /// Bytes of the model's values besides the rows of the tokens: see architecture::ModelValue.
+  Bytes value_bytes() const { return architecture::value_bytes(*this, element, accumulate); }
+  /// Bytes of a message with rows of both streams, and all tables.
+  Bytes boundary_bytes(std::int64_t of_tokens, std::int64_t of_source) const {
+    const Bytes tables =
+        value_bytes() - architecture::value_offset(architecture::ModelValue::encoder_bias, *this,
+                                                   element, accumulate);
+    return (of_tokens + of_source) * hidden * element + tables;
+  }
 };
 
 /// Bytes of a number of the optimizer's state that has the shape of the weights.

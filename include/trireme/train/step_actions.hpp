@@ -222,6 +222,7 @@ class StepActions final : public Actions {
   bool norm_has_begun_ = false;
   grid::Request tied_sum_;
   grid::Request loss_sum_;
+  int output_slot_ = 0;  ///< slot of the last forward pass, whose output is sent next
   Clock::time_point began_;
 };
 

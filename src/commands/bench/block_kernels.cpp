@@ -58,14 +58,17 @@ class MeasuredBlock {
         number_(std::ranges::find(architecture_.blocks, kind, &architecture::Block::kind) -
                 architecture_.blocks.begin()),
         plan_(plan_of<P>(b, kind)),
-        axis_(model::TensorAxis::without_messages(b.shard().shard.tensor_rank,
-                                                  b.shard().shard.tensor_size, plan_.sizes.tokens,
-                                                  b.config().parallel.sequence_parallel)),
+        axis_(model::TensorAxis::without_messages(
+            b.shard().shard.tensor_rank, b.shard().shard.tensor_size, b.sizes().tokens,
+            b.config().parallel.sequence_parallel, b.sizes().source.tokens)),
         parameters_(architecture_,
-                    shard_of_block(b.shard().shard, number_, architecture_.model.layers), true),
+                    shard_of_block(b.shard().shard, number_, architecture_.model.all_layers()),
+                    true),
         block_(plan_, parameters_, architecture_, axis_, number_) {
     context_.seed = 1;
-    context_.sequence = architecture_.model.sequence;
+    context_.sequence = plan_.description.stream == architecture::Stream::source
+                            ? architecture_.model.encoder.sequence
+                            : architecture_.model.sequence;
     context_.dropout = architecture_.model.dropout;
     take_fields();
     Arena arena;
@@ -150,6 +153,9 @@ class MeasuredBlock {
 
   void take_memory(Arena& arena) {
     memory_ = model::take_block_memory(arena, plan_.program.kept_bytes, plan_.program.work_bytes);
+    const Bytes values = architecture::value_bytes(plan_.sizes, sizeof(T), sizeof(Accumulate<T>));
+    memory_.values = arena.take<std::byte>(values).data();
+    memory_.value_gradients = arena.take<std::byte>(values).data();
     stream_ = arena.take<T>(plan_.sizes.rows, plan_.sizes.hidden);
     output_ = arena.take<T>(plan_.sizes.rows, plan_.sizes.hidden);
     scratch_ = model::take_block_scratch<P>(arena, {&plan_, 1}, architecture_.model, true,
@@ -241,8 +247,8 @@ class MeasuredBlock {
 /// and columns of the gradient. The calls of a norm include the calls of the head's norm.
 BenchKernel kernel_of(const KernelBench& b, const plan::BlockKernel& k, bool here) {
   const architecture::Architecture& a = b.architecture();
-  const plan::TypedSizes& n = b.sizes();
   const BlockDescription& part = a.kinds[k.kind];
+  const plan::TypedSizes n = b.sizes().of(part.stream);
   const architecture::Operation& op = part.operations[at(k.call.operation)];
   const architecture::OperationRule& rule = rule_of(op.kind);
   const bool adds = k.call.accumulates() && !rule.adds_gradient;

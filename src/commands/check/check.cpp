@@ -199,8 +199,9 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
   const std::int64_t tokens = c.batch.global * c.model.sequence;
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
       scientific(a.model_flops_per_token() * static_cast<double>(tokens)), " model FLOPs (6 N + ",
-      c.model.causal() ? "6 L h s per token, attention causal"
-                       : "12 L h s per token, attention full",
+      c.model.encoder.present() ? "attention, per token of a target"
+      : c.model.causal()        ? "6 L h s per token, attention causal"
+                                : "12 L h s per token, attention full",
       a.frozen_products() > 0 ? ", less 2 per frozen weight" : "",
       c.model.predicts_masked_tokens()
           ? text(", ", c.model.targets(), " of ", c.model.sequence, " tokens predicted")
@@ -303,12 +304,17 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
   print_grid(c);
   if (const std::string chosen = layout_text(deck); !chosen.empty())
     say("layout        chosen: ", chosen);
-  say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
-      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
+  const bool encoder = c.model.encoder.present();
+  say("model         ", name_of(c.model.family), ", ",
+      encoder ? text(c.model.encoder.layers, " layers of the encoder and ", c.model.layers,
+                     " of the decoder")
+              : text(c.model.layers, " layers"),
+      ", hidden ", c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
       c.model.key_value_heads < c.model.heads
           ? text(", ", c.model.key_value_heads, " key/value heads")
           : "",
-      feed_forward_text(c.model), ", sequence ", c.model.sequence, ", vocabulary ",
+      feed_forward_text(c.model), ", sequence ",
+      encoder ? text(c.model.encoder.sequence, " → ") : "", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   std::int64_t trained = 0;
   for (const architecture::ArraySpec& array : a.arrays)

@@ -85,7 +85,7 @@ std::string tensor_bytes(const Tensor& t, const plan::TypedSizes& n) {
 /// Tensors and operations of the embedding or the head.
 std::string end_report(const BlockDescription& part, const deck::Config& c,
                        const plan::TypedSizes& n, bool split_backward) {
-  constexpr std::array homes{"a layer's", "slot", "slot", "slot", "scratch"};
+  constexpr std::array homes{"a layer's", "slot", "slot", "slot", "slot", "scratch"};
   std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "memory", "bytes"}};
   for (const Tensor& t : part.tensors)
     if ((t.home != Home::split || split_backward) &&
@@ -101,8 +101,8 @@ std::string end_report(const BlockDescription& part, const deck::Config& c,
     for (const Pass pass : passes) flops += flops_of(part, op, pass, c.model, n);
     for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
       backward += message_text(part, op, pass, c);  // at most one pass has a message
-    operations.push_back({name_of(op),
-                          name(op.input()) + (op.in_place() ? "" : " → " + name(op.output)),
+    const std::string output = op.input() == op.output ? "" : " → " + name(op.output);
+    operations.push_back({name_of(op), name(op.input()) + output,
                           message_text(part, op, Pass::forward, c), backward, giga(flops)});
   }
   return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 4, "  ");
@@ -112,10 +112,10 @@ std::string end_report(const BlockDescription& part, const deck::Config& c,
 std::string layers_text(const Architecture& a, std::size_t kind) {
   std::vector<std::string> ranges;
   std::int64_t count = 0;
-  for (std::int64_t layer = 0; layer < a.model.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < a.model.all_layers(); ++layer) {
     if (a.kind_of(layer) != kind) continue;
     const std::int64_t first = layer;
-    while (layer + 1 < a.model.layers && a.kind_of(layer + 1) == kind) ++layer;
+    while (layer + 1 < a.model.all_layers() && a.kind_of(layer + 1) == kind) ++layer;
     count += layer + 1 - first;
     ranges.push_back(first == layer ? text(first) : text(first, "-", layer));
   }
@@ -156,14 +156,22 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
   const plan::TypedSizes n = plan::typed_sizes(c, shard, machine);
   const auto programs = plan::layer_programs(c, a, shard, split_backward, machine);
   std::string kinds;
-  for (std::size_t k = 0; k < programs.size(); ++k)
-    kinds += kind_report(a.layer_kinds()[k], programs[k],
-                         programs.size() == 1 ? "a layer" : layers_text(a, k), c, n);
+  for (std::size_t k = 0; k < programs.size(); ++k) {
+    const Stream stream = a.layer_kinds()[k].stream;
+    const char* const source =
+        stream == Stream::source ? " of the encoder, where T = T' and R = R'" : "";
+    kinds +=
+        kind_report(a.layer_kinds()[k], programs[k],
+                    programs.size() == 1 ? "a layer" : layers_text(a, k) + source, c, n.of(stream));
+  }
   return text("on tensor rank 0 of P = ", n.tensor_ranks,
               n.context_ranks > 1 ? text(" and context rank 0 of ", n.context_ranks) : "",
               " for one micro-batch of B = ", n.micro, ": T = ", n.tokens, " tokens, R = ", n.rows,
-              " of them in its residual stream, N = ", n.targets,
-              " predicted, N' = ", n.logit_block, " at a time\n\nembedding\n",
+              " of them in its residual stream, ",
+              n.source.tokens > 0
+                  ? text("T' = ", n.source.tokens, " and R' = ", n.source.rows, " of the source, ")
+                  : "",
+              "N = ", n.targets, " predicted, N' = ", n.logit_block, " at a time\n\nembedding\n",
               end_report(a.embedding(), c, n, split_backward), kinds, "\n\nhead\n",
               end_report(describe_head(a.model, head_gradient(c.parallel)), c, n, split_backward));
 }

@@ -52,6 +52,7 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
 
 /// Number of ids at the end of the vocabulary that are reserved for special tokens.
 std::int64_t added_ids(const deck::Config& config) {
+  if (config.model.predicts_spans()) return deck::added_span_ids(config);
   if (!config.model.predicts_masked_tokens()) return 0;
   const deck::DataConfig& d = config.data;
   if (d.class_token < 0) return 3;
@@ -140,11 +141,18 @@ void find_vocabulary(deck::Deck& deck, const TrainingData& data) {
     const deck::SpecialTokens ids = deck::special_tokens(deck.config);
     if (deck.config.model.predicts_masked_tokens())
       vocabulary = std::max({vocabulary, ids.begin + 1, ids.separator + 1, ids.mask + 1});
+    if (deck.config.model.predicts_spans()) {
+      const deck::DataConfig& d = deck.config.data;
+      vocabulary = std::max({vocabulary, d.start_token + 1, d.end_token + 1, d.sentinel_token + 1});
+    }
   }
-  check_usage(vocabulary >= needed + special, deck.cite("model", "vocabulary"),
-              " leaves no room for [CLS], [SEP] and [MASK] after the ", needed,
-              " ids of the token file; choose ", needed + special,
-              ", or give [data] class_token, separator_token and mask_token");
+  check_usage(
+      vocabulary >= needed + special, deck.cite("model", "vocabulary"), " leaves no room for ",
+      deck.config.model.predicts_spans() ? "start, end and sentinels" : "[CLS], [SEP] and [MASK]",
+      " after the ", needed, " ids of the token file; choose ", needed + special,
+      deck.config.model.predicts_spans()
+          ? ", or give [data] start_token, end_token and sentinel_token"
+          : ", or give [data] class_token, separator_token and mask_token");
   deck::check_special_tokens(deck);
 }
 

@@ -184,9 +184,12 @@ ordered_json evaluate_tasks(grid::Runtime& runtime, Session& session, const Eval
   const deck::Config& config = session.config();
   Tasks found;
   runtime.together([&] {
-    check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
-                ": a model that predicts masked tokens, such as bert, has no likelihood of a "
-                "continuation; use a model with objective = \"next_token\", such as gpt or llama");
+    check_usage(config.model.predicts_next_token(), session.deck.cite("model", "objective"),
+                ": a model that predicts ",
+                config.model.predicts_spans() ? "corrupted spans, such as t5"
+                                              : "masked tokens, such as bert",
+                ", has no likelihood of a continuation; use a model with objective = "
+                "\"next_token\", such as gpt or llama");
     if (runtime.rank() == 0)
       for (const std::string& path : {options.output, options.log_likelihoods})
         io::expect_writable(path);

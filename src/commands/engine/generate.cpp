@@ -61,9 +61,13 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
       open_session(runtime, options.deck, options.overrides, Ranks::replicas_for_generation);
   const deck::Config& config = session.config();
   runtime.together([&] {
-    check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
-                ": a model that predicts masked tokens, such as bert, cannot generate text; use a "
-                "model with objective = \"next_token\", such as gpt or llama");
+    check_usage(
+        config.model.predicts_next_token(), session.deck.cite("model", "objective"),
+        ": a model that predicts ",
+        config.model.predicts_spans() ? "corrupted spans, such as t5"
+                                      : "masked tokens, such as bert",
+        ", cannot generate text; use a model with objective = \"next_token\", such as gpt or "
+        "llama");
   });
   const std::string folder = find_model(runtime, session.deck, options.checkpoint, options.as_deck);
   const std::int64_t replicas = config.parallel.data;

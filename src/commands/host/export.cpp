@@ -120,29 +120,37 @@ struct Beside {
 
 /// Adds config.json, and generation_config.json if the model was imported with this file.
 void add_model_config(Beside& out, const checkpoint::Reader& reader, const checkpoint::Files& kept,
-                      const deck::ModelConfig& model, DType dtype,
-                      const data::Tokenizer& tokenizer) {
+                      const deck::Config& config, DType dtype, const data::Tokenizer& tokenizer) {
+  const deck::ModelConfig& model = config.model;
   std::vector<std::int64_t> ends;
-  if (tokenizer.end_of_document() < model.vocabulary) ends = {tokenizer.end_of_document()};
+  std::int64_t start = -1;
+  if (model.predicts_spans()) {
+    ends = {deck::span_ids(config).end};
+    start = deck::span_ids(config).start;
+  } else if (tokenizer.end_of_document() < model.vocabulary) {
+    ends = {tokenizer.end_of_document()};
+  }
   for (const std::int64_t id : answer_ends_of(reader)) ends.push_back(id);
   const auto update = [&](const char* name, const auto& updated) {
     const auto file = kept.find(hugging_face::name_in_checkpoint(name));
     if (file == kept.end()) return false;
     // At step 0 the weights are the imported weights, so that the ends of texts do not change.
-    const auto added = reader.state().step > 0 ? ends : std::vector<std::int64_t>{};
-    auto [content, changes] = updated(file->second, text(reader.folder(), "/", file->first), added);
+    const bool trained = reader.state().step > 0;
+    const auto added = trained ? ends : std::vector<std::int64_t>{};
+    auto [content, changes] =
+        updated(file->second, text(reader.folder(), "/", file->first), added, trained ? start : -1);
     out.files[name] = std::move(content);
     for (const std::string& change : changes) out.changes.push_back(text(name, ": ", change));
     return true;
   };
   update(hugging_face::generation_config_name, hugging_face::updated_generation_config);
-  const bool imported =
-      update(hugging_face::model_config_name,
-             [&](const std::string& file, const std::string& path, const auto& added) {
-               return hugging_face::updated_config(file, path, model, dtype, added);
-             });
+  const bool imported = update(
+      hugging_face::model_config_name,
+      [&](const std::string& file, const std::string& path, const auto& added, std::int64_t first) {
+        return hugging_face::updated_config(file, path, model, dtype, added, first);
+      });
   if (imported) return;
-  out.files[hugging_face::model_config_name] = hugging_face::config_text(model, dtype, ends);
+  out.files[hugging_face::model_config_name] = hugging_face::config_text(model, dtype, ends, start);
   if (ends.size() > 1)
     out.changes.push_back(text(hugging_face::model_config_name,
                                ": eos_token_id = ", nlohmann::json(ends).dump(),
@@ -177,7 +185,7 @@ void run(const ExportOptions& options) {
   if (adapters)
     beside.files[config_name] = hugging_face::adapter_config_text(model, options.base);
   else
-    add_model_config(beside, reader, kept, model, dtype, *tokenizer);
+    add_model_config(beside, reader, kept, deck.config, dtype, *tokenizer);
   add_tokenizer(beside, kept);
   expect_no_files(options, beside.files);
 

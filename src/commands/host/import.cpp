@@ -75,6 +75,17 @@ std::string tokenizer_in(const std::string& folder) {
   }
 }
 
+/// The key of [data] for the sentinels of a model with corrupted spans, whose names in tokenizers
+/// begin with <extra_id_0>; "" if the folder's tokenizer has no such tokens.
+std::string sentinels_in(const std::string& folder) {
+  try {
+    const std::int32_t first = data::make_tokenizer(folder)->special_token("<extra_id_0>");
+    return first < 0 ? "" : text("\nsentinel_token = ", first);
+  } catch (const UsageError&) {
+    return "";
+  }
+}
+
 /// Warns if the deck's tokenizer differs from `own`, the model folder's tokenizer; "": unknown.
 void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
                              const deck::Deck& deck) {
@@ -95,13 +106,14 @@ void run(const ImportOptions& options) {
               of_run ? text(". ", options.folder, " is a run's folder: `trireme export ",
                             options.folder, " NEW_FOLDER` makes one of its newest checkpoint")
                      : "");
-  const auto in_file =
-      hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
-  auto config = options.experts > 0 ? hugging_face::upcycled(in_file, options.experts) : in_file;
+  auto in_file = hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
   const hugging_face::TensorFolder weights(options.folder);
+  hugging_face::find_own_output(in_file, weights);
+  auto config = options.experts > 0 ? hugging_face::upcycled(in_file, options.experts) : in_file;
   if (options.deck.empty()) {
     hugging_face::match(weights, *in_file.format, in_file.model);
-    say(hugging_face::model_toml(config));
+    say(hugging_face::model_toml(config),
+        config.model.predicts_spans() ? sentinels_in(options.folder) : "");
     return;
   }
   const deck::Deck deck = read_deck(options);

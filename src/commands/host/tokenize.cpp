@@ -153,7 +153,8 @@ void add_tokenize(CLI::App& app) {
             options->format = name == "text" ? data::TextFormat::text : data::TextFormat::jsonl;
           },
           "text or jsonl; default: jsonl for files named .jsonl or .jsonl.gz, whose lines are "
-          "documents: {\"text\"}, {\"prompt\", \"completion\"} or {\"messages\"}")
+          "documents: {\"text\"}, {\"prompt\", \"completion\"}, {\"source\", \"target\"} or "
+          "{\"messages\"}")
       ->check(CLI::IsMember({"text", "jsonl"}).description(""))
       ->type_name("FORMAT");
   command

@@ -252,6 +252,9 @@ void read_model(const InitOptions& options, Wish& wish) {
     check_usage(!options.lora, "--lora tunes a model; give its Hugging Face folder too");
     wish.family = options.family;
     wish.model = deck::preset(*parse<Family>(options.family));
+    check_usage(wish.model.objective != Objective::corrupted_spans, "--family ", options.family,
+                " is a model with an encoder, for which init writes no deck; begin with "
+                "inputs/tiny_t5.toml");
     return;
   }
   const std::string path = wish.imported + "/config.json";

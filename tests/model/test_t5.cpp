@@ -1,0 +1,242 @@
+#include <trireme/deck/families.hpp>
+#include <trireme/model/rank_model.hpp>
+
+#include "model/whole_model.hpp"
+#include "support/small_gpt.hpp"
+#include "support/source_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+
+/// The family t5 against Hugging Face transformers' T5ForConditionalGeneration
+/// (tests/golden/t5_fp64/make.py).
+namespace trireme::model {
+namespace {
+
+using namespace trireme::testing;
+
+constexpr std::int64_t t5_samples = 3;
+constexpr std::int64_t source_tokens = 23;
+constexpr std::int64_t target_tokens = 14;
+constexpr std::int64_t t5_vocabulary = 53;
+constexpr std::int64_t t5_stride = 11;  ///< of the stored elements of gradients
+
+enum class Version : std::uint8_t { v1_0, v1_1 };
+const char* name_of_version(Version version) {
+  return version == Version::v1_0 ? "v1_0" : "v1_1";
+}
+
+deck::ModelConfig t5_model(Version version) {
+  deck::ModelConfig m;
+  deck::set_family(m, Family::t5);
+  m.encoder.layers = 2;
+  m.encoder.sequence = source_tokens;
+  m.layers = 3;
+  m.hidden = 20;
+  m.heads = m.key_value_heads = 4;
+  m.explicit_head_size = 7;
+  m.feed_forward = 30;
+  m.sequence = target_tokens;
+  m.vocabulary = t5_vocabulary;
+  m.relative_buckets = 8;
+  m.relative_distance = 12;
+  m.tied_embeddings = m.scaled_logits = version == Version::v1_0;
+  if (version == Version::v1_1) m.activation = Activation::geglu;
+  return m;
+}
+
+/// Of sample b at position s; `factor` distinguishes sources and targets.
+std::int32_t t5_token(std::int64_t b, std::int64_t s, std::int64_t factor) {
+  return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + factor)) %
+                                   t5_vocabulary);
+}
+
+/// The decoder reads the targets, shifted by the start token, which is 0.
+template <class P>
+void set_t5_batch(const WholeModel<P>& stage) {
+  std::vector<std::int32_t> source, tokens, targets;
+  for (std::int64_t b = 0; b < t5_samples; ++b) {
+    for (std::int64_t s = 0; s < source_tokens; ++s) source.push_back(t5_token(b, s, 31));
+    for (std::int64_t s = 0; s < target_tokens; ++s) {
+      tokens.push_back(s == 0 ? 0 : t5_token(b, s - 1, 17));
+      targets.push_back(t5_token(b, s, 17));
+    }
+  }
+  set_values(stage.field(0, "source"), source);
+  set_values(stage.tokens(0), tokens);
+  set_values(stage.targets(0), targets);
+}
+
+MicroContext t5_context(double dropout = 0) {
+  MicroContext c;
+  c.seed = 7;
+  c.step = 3;
+  c.sequence = target_tokens;
+  c.dropout = dropout;
+  c.token_weight = 1.0 / static_cast<double>(t5_samples * target_tokens);
+  return c;
+}
+
+/// What make.py has written.
+struct T5Golden {
+  double loss = 0;
+  std::vector<std::string> names;  ///< of the arrays, in the order that numbers them for weights
+  std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
+  std::vector<double> gradients;                      ///< every t5_stride-th element of each array
+
+  explicit T5Golden(Version version) {
+    const std::string stem = golden_file(text("t5_fp64/", name_of_version(version)));
+    std::ifstream in(stem + ".txt");
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::string name;
+      words >> name;
+      if (name == "loss") {
+        words >> loss;
+        continue;
+      }
+      names.push_back(name);
+      for (double& sum : sums[name]) words >> sum;
+    }
+    gradients = read_doubles(stem + ".f64");
+  }
+
+  std::int64_t number(const std::string& name) const {
+    return std::ranges::find(names, name) - names.begin();
+  }
+};
+
+template <class P>
+void set_t5_weights(const Parameters<P>& parameters, const T5Golden& golden) {
+  for (const auto& entry : parameters.entries()) {
+    const std::string& name = entry.spec->name;
+    std::vector<typename P::Compute> values;
+    for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
+      values.push_back(
+          static_cast<typename P::Compute>(golden_weight(golden.number(name), name, i)));
+    set_values(entry.weight.data, values);
+  }
+}
+
+/// (version, recompute, split backward pass)
+class T5 : public ::testing::TestWithParam<std::tuple<Version, Recompute, bool>> {};
+INSTANTIATE_TEST_SUITE_P(All, T5,
+                         ::testing::Combine(::testing::Values(Version::v1_0, Version::v1_1),
+                                            ::testing::Values(Recompute::none, Recompute::selective,
+                                                              Recompute::full),
+                                            ::testing::Bool()),
+                         [](const auto& test) {
+                           return text(name_of_version(std::get<0>(test.param)), "_",
+                                       name_of(std::get<1>(test.param)),
+                                       std::get<2>(test.param) ? "_split" : "");
+                         });
+
+TEST_P(T5, LossAndGradientsMatchTransformers) {
+  const auto& [version, recompute, split] = GetParam();
+  const T5Golden golden(version);
+  const auto architecture = architecture::describe(t5_model(version));
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
+  set_t5_weights(parameters, golden);
+  const WholeModel<Fp64> stage(architecture, parameters, {t5_samples, 1, true, split, recompute});
+  const kernels::Handle handle;
+  set_t5_batch(stage);
+  const MicroContext micro = t5_context();
+  stage.zero_loss(handle);
+  stage.forward(handle, 0, micro);
+  if (split) {
+    stage.backward_input(handle, 0, micro);
+    stage.backward_weight(handle, 0, micro, [](std::int64_t) {});
+  } else {
+    stage.backward(handle, 0, micro, [](std::int64_t) {});
+  }
+  EXPECT_NEAR(value_of(stage.loss()) * micro.token_weight, golden.loss, 1e-10 * golden.loss);
+
+  double largest = 0;  // over the model: the norm of design promise 1
+  for (const double g : golden.gradients) largest = std::max(largest, std::abs(g));
+  ASSERT_EQ(golden.sums.size(), architecture.arrays.size());
+  std::map<std::string, std::int64_t> first;  // of an array's stored gradients
+  std::int64_t stored = 0;
+  for (const std::string& name : golden.names) {
+    first[name] = stored;
+    const auto spec = std::ranges::find(architecture.arrays, name, &architecture::ArraySpec::name);
+    ASSERT_NE(spec, architecture.arrays.end()) << name;
+    stored += (spec->elements() + t5_stride - 1) / t5_stride;
+  }
+  ASSERT_EQ(stored, std::ssize(golden.gradients));
+  for (const auto& entry : parameters.entries()) {
+    const std::string& name = entry.spec->name;
+    std::vector<double> g = values_of(entry.gradient.data);
+    if (version == Version::v1_0 && name == "embedding.token") {
+      const auto& second = parameters.tied_gradient();
+      const auto logits = values_of(View1<double>(second.data(), second.size()));
+      for (std::size_t i = 0; i < g.size(); ++i) g[i] += logits[i];
+    }
+    double sum = 0, projection = 0, squares = 0;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      sum += g[i];
+      projection += g[i] * golden_noise(static_cast<std::int64_t>(i));
+      squares += g[i] * g[i];
+      const auto k = static_cast<std::int64_t>(i);
+      if (k % t5_stride != 0) continue;
+      const auto at = static_cast<std::size_t>(first.at(name) + k / t5_stride);
+      ASSERT_NEAR(g[i], golden.gradients[at], 1e-10 * largest) << name << ", " << i;
+    }
+    // Each of n elements may be off by 1e-10 of the largest.
+    const auto n = static_cast<double>(g.size());
+    const auto& expected = golden.sums.at(name);
+    EXPECT_GT(squares, 0) << name;
+    EXPECT_NEAR(sum, expected[0], 1e-10 * largest * n) << name;
+    EXPECT_NEAR(projection, expected[1], 1e-10 * largest * n) << name;
+    EXPECT_NEAR(std::sqrt(squares), std::sqrt(expected[2]), 1e-10 * largest * std::sqrt(n)) << name;
+  }
+}
+
+class T5Version : public ::testing::TestWithParam<Version> {};
+INSTANTIATE_TEST_SUITE_P(Models, T5Version, ::testing::Values(Version::v1_0, Version::v1_1),
+                         [](const auto& test) { return name_of_version(test.param); });
+
+TEST_P(T5Version, EvaluationMatchesTransformers) {
+  const T5Golden golden(GetParam());
+  const auto architecture = architecture::describe(t5_model(GetParam()));
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
+  set_t5_weights(parameters, golden);
+  const WholeModel<Fp64> stage(architecture, parameters, {t5_samples, 1, false, false});
+  const kernels::Handle handle;
+  set_t5_batch(stage);
+  stage.zero_loss(handle);
+  stage.evaluate(handle, 0, t5_context(), t5_samples);
+  const double mean = value_of(stage.loss()) / static_cast<double>(t5_samples * target_tokens);
+  EXPECT_NEAR(mean, golden.loss, 1e-10 * golden.loss);
+}
+
+TEST_P(T5Version, GradientsWithDropoutMatchFiniteDifferences) {
+  const auto architecture = architecture::describe(t5_model(GetParam()));
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
+  set_t5_weights(parameters, T5Golden(GetParam()));
+  const WholeModel<Fp64> stage(architecture, parameters, {t5_samples, 1, true, false});
+  const kernels::Handle handle;
+  const MicroContext micro = t5_context(0.2);
+  const auto loss = [&] {
+    set_t5_batch(stage);
+    stage.zero_loss(handle);
+    stage.forward(handle, 0, micro);
+    return value_of(stage.loss()) * micro.token_weight;
+  };
+  loss();
+  stage.backward(handle, 0, micro, [](std::int64_t) {});
+  expect_derivatives(parameters, loss);
+}
+
+TEST_P(T5Version, PlannedBytesMatchTheAllocation) {
+  for (const std::int64_t feed_forward : {30, 60})
+    expect_planned_bytes(t5_model(GetParam()), [&](deck::ModelConfig& model, bool) {
+      model.feed_forward = feed_forward;
+    });
+}
+
+}  // namespace
+}  // namespace trireme::model
