@@ -306,6 +306,8 @@ class CrossCheck {
       excludes("parallel", "context", "context = 1");
     if (valid({"model.family"}) && deck_.config.model.predicts_masked_tokens())
       excludes("model", "family", "family = \"gpt\" or \"llama\"");
+    if (valid({"model.scaled_logits"}) && deck_.config.model.scaled_logits)
+      excludes("model", "scaled_logits", "scaled_logits = false");
     const std::int64_t ids = deck_.config.model.vocabulary;
     if (valid({"model.vocabulary", "parallel.tensor"}) && ids > 0 && ids < p.vocabulary_parts())
       report(deck_.cite("parallel", "vocabulary"), " divides ", deck_.cite("model", "vocabulary"),

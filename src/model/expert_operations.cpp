@@ -513,7 +513,7 @@ template <class P>
 std::optional<Evaluations> ExpertActivationOperation<P>::evaluations(
     const PassArguments<P>& c) const {
   const std::int64_t columns = extent(c.values.matrix(this->op_.output), 1);
-  return Evaluations{function_.arithmetic(), static_cast<double>(rows_ * columns)};
+  return function_.evaluations(static_cast<double>(rows_ * columns));
 }
 
 #define TRIREME_INSTANTIATE(P)              \

@@ -179,11 +179,13 @@ void ActivationFunction<P>::backward(const Handle& handle, View2<T> dh, View2<co
 }
 
 template <class P>
-kernels::Arithmetic ActivationFunction<P>::arithmetic() const {
+std::optional<Evaluations> ActivationFunction<P>::evaluations(double number) const {
   using kernels::Arithmetic;
+  if (activation_ == Activation::relu) return std::nullopt;
   if (activation_ == Activation::swiglu || activation_ == Activation::clamped_swiglu)
-    return Arithmetic::exponential;
-  return gelu_ == Gelu::exact ? Arithmetic::error_function : Arithmetic::hyperbolic_tangent;
+    return Evaluations{Arithmetic::exponential, number};
+  return Evaluations{
+      gelu_ == Gelu::exact ? Arithmetic::error_function : Arithmetic::hyperbolic_tangent, number};
 }
 
 /// In layers, this pass is not fused with the preceding product: a fused kernel would apply GELU
@@ -204,7 +206,7 @@ void ActivationOperation<P>::backward_input(const PassArguments<P>& c, const Blo
 
 template <class P>
 std::optional<Evaluations> ActivationOperation<P>::evaluations(const PassArguments<P>& c) const {
-  return Evaluations{function_.arithmetic(), static_cast<double>(output(c).size())};
+  return function_.evaluations(static_cast<double>(output(c).size()));
 }
 
 // ---- matrix product

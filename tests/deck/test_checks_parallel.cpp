@@ -59,6 +59,10 @@ TEST(Checks, SharedVocabularyNeedsOneStagePerRank) {
                   shared + "[parallel] layout = \"auto\" (command line); choose layout");
   expect_contains(mistakes({"model.family=bert"}),
                   shared + "[model] family = \"bert\" (command line); choose family");
+  expect_contains(mistakes({"model.scaled_logits=true"}),
+                  shared +
+                      "[model] scaled_logits = true (command line); choose scaled_logits = "
+                      "false");
   EXPECT_TRUE(
       parse_deck(example, "a.toml", {"parallel.vocabulary=pipeline", "parallel.schedule=zb-v"})
           .config.parallel.vocabulary == VocabularyPlacement::pipeline)

@@ -49,7 +49,7 @@ deck::ModelConfig t5_model(Version version) {
   return m;
 }
 
-/// Of sample b at position s; `factor` distinguishes sources and targets.
+/// Token of sample b at position s; `factor` distinguishes sources and targets.
 std::int32_t t5_token(std::int64_t b, std::int64_t s, std::int64_t factor) {
   return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + factor)) %
                                    t5_vocabulary);
@@ -81,7 +81,7 @@ MicroContext t5_context(double dropout = 0) {
   return c;
 }
 
-/// What make.py has written.
+/// Results of make.py.
 struct T5Golden {
   double loss = 0;
   std::vector<std::string> names;  ///< of the arrays, in the order that numbers them for weights

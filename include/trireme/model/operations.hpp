@@ -177,7 +177,8 @@ class ActivationFunction {
   void forward(const Handle& handle, View2<T> g, View2<const T> h) const;
   /// dh = dg · ∂g/∂h. dh and h as h, dg as g in forward().
   void backward(const Handle& handle, View2<T> dh, View2<const T> dg, View2<const T> h) const;
-  kernels::Arithmetic arithmetic() const;
+  /// Evaluations for `number` elements of g in one pass; none for ReLU, which needs no function.
+  std::optional<Evaluations> evaluations(double number) const;
   Gelu form() const { return gelu_; }
 
  private:
