@@ -129,6 +129,12 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   add_fields(o, describe_embedding(m), m, false);
   add_fields(o, describe_head(m), m, true);
   if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
+  if (m.reads_pairs()) {
+    for (const char* const name : {"source_begin", "source_end"})
+      o.fields.push_back({name, m.encoder.sequence, false, Rows::source_tokens, true});
+    for (const char* const name : {"key_begin", "key_end"})
+      o.fields.push_back({name, m.sequence, false, Rows::tokens, true});
+  }
   o.losses = {{"loss", m.predicts_masked_tokens() ? "masked token" : "token", m.targets()}};
   if (m.has_sentence_head()) o.losses.push_back({"pair_loss", "pair", 1});
   if (m.experts.balances()) o.losses.push_back({balance_loss, "sample", 1, m.layers, true});

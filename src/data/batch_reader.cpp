@@ -1,8 +1,10 @@
-// Fills batches of the objective next_token, and copies a context rank's share of the fields.
+// Fills batches of the objective next_token, counts targets, and copies a context rank's share of
+// the fields.
 #include <trireme/data/batch_reader.hpp>
 
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/data/pair_batches.hpp>
 #include <trireme/data/pairs.hpp>
 #include <trireme/data/span_batches.hpp>
 
@@ -42,14 +44,11 @@ class NextTokens final : public BatchReader {
   }
 
   std::int64_t counted(BatchFields fields, std::int64_t count) const override {
-    return count * sequence_ - std::ranges::count(front(fields[targets_], count), uncounted);
+    return counted_targets(front(fields[targets_], count));
   }
   std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                           const std::vector<std::int32_t>& bytes_of_token) const override {
-    std::int64_t bytes = 0;
-    for (const std::int32_t token : front(fields[targets_], count))
-      if (token != uncounted) bytes += bytes_of_token[static_cast<std::size_t>(token)];
-    return bytes;
+    return bytes_of_targets(front(fields[targets_], count), bytes_of_token);
   }
 
  private:
@@ -73,6 +72,18 @@ class NextTokens final : public BatchReader {
 
 }  // namespace
 
+std::int64_t counted_targets(std::span<const std::int32_t> targets) {
+  return std::ssize(targets) - std::ranges::count(targets, uncounted);
+}
+
+std::int64_t bytes_of_targets(std::span<const std::int32_t> targets,
+                              const std::vector<std::int32_t>& bytes_of_token) {
+  std::int64_t bytes = 0;
+  for (const std::int32_t token : targets)
+    if (token != uncounted) bytes += bytes_of_token[static_cast<std::size_t>(token)];
+  return bytes;
+}
+
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config) {
   switch (config.model.objective) {
     case Objective::next_token:
@@ -81,6 +92,8 @@ std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config) {
       return std::make_unique<Pairs>(config);
     case Objective::corrupted_spans:
       return std::make_unique<SpanBatches>(config);
+    case Objective::sequence_to_sequence:
+      return std::make_unique<PairBatches>(config);
   }
   return nullptr;
 }

@@ -26,7 +26,8 @@ struct Room {
 
 }  // namespace
 
-PackedPairs::PackedPairs(const TokenSource& file, std::int64_t source, std::int64_t target)
+PackedPairs::PackedPairs(const TokenSource& file, std::int64_t source, std::int64_t target,
+                         Packing packing)
     : file_(file), source_(source), target_(target) {
   check_usage(source >= 1 && target >= 1, "sources of ", source, " and targets of ", target,
               " tokens, expected at least 1");
@@ -61,7 +62,7 @@ PackedPairs::PackedPairs(const TokenSource& file, std::int64_t source, std::int6
     sample_of[static_cast<std::size_t>(d)] = room->sample;
     room->source -= of_source;
     room->target -= of_target;
-    if (room->source == 0 || room->target == 0) rooms.erase(room);
+    if (room->source == 0 || room->target == 0 || packing == Packing::none) rooms.erase(room);
   }
   begins_.assign(std::size_t{samples} + 1, 0);
   for (const std::uint32_t sample : sample_of) ++begins_[sample + 1];
@@ -112,37 +113,43 @@ PackedPairs::Pair PackedPairs::read_pair(std::int64_t document) const {
 }
 
 void PackedPairs::read(std::int64_t sample, std::int32_t start, const Fields& f) const {
-  for (const auto& field : {f.source, f.source_positions})
+  for (const auto& field : {f.source, f.source_begin, f.source_end})
     check(std::ssize(field) == source_, field.size(), " source tokens, expected ", source_);
-  for (const auto& field : {f.inputs, f.targets, f.positions, f.key_begin, f.key_end})
+  for (const auto& field : {f.inputs, f.targets, f.key_begin, f.key_end})
     check(std::ssize(field) == target_, field.size(), " target tokens, expected ", target_);
-  for (const auto& field : {f.source, f.source_positions, f.inputs, f.positions, f.key_begin})
-    std::ranges::fill(field, 0);
+  check(f.positions.empty() || f.positions.size() == f.targets.size(), f.positions.size(),
+        " positions, expected ", target_, " or none");
+  for (const auto& field : {f.source, f.inputs, f.positions}) std::ranges::fill(field, 0);
   std::ranges::fill(f.targets, uncounted);
-  std::ranges::fill(f.key_end, 1);
   std::size_t at_source = 0, at_target = 0;
   for (const std::uint32_t document : pairs(sample)) {
     const auto [source, target] = read_pair(document);
     const auto of_source = [&](auto field) { return field.subspan(at_source, source.size()); };
     const auto of_target = [&](auto field) { return field.subspan(at_target, target.size()); };
     std::ranges::copy(source, of_source(f.source).begin());
-    count_up(of_source(f.source_positions), std::ssize(source));
     shift_right(target, start, of_target(f.inputs));
     std::ranges::copy(target, of_target(f.targets).begin());
-    count_up(of_target(f.positions), std::ssize(target));
-    std::ranges::fill(of_target(f.key_begin), static_cast<std::int32_t>(at_source));
+    if (!f.positions.empty()) count_up(of_target(f.positions), std::ssize(target));
+    const auto begin = static_cast<std::int32_t>(at_source);
+    const auto end = static_cast<std::int32_t>(at_source + source.size());
+    std::ranges::fill(of_source(f.source_begin), begin);
+    std::ranges::fill(of_source(f.source_end), end);
+    std::ranges::fill(of_target(f.key_begin), begin);
+    std::ranges::fill(of_target(f.key_end), end);
     at_source += source.size();
-    std::ranges::fill(of_target(f.key_end), static_cast<std::int32_t>(at_source));
     at_target += target.size();
   }
+  for (const auto& field : {f.source_begin, f.source_end})
+    std::ranges::fill(field.subspan(at_source), static_cast<std::int32_t>(at_source));
+  for (const auto& field : {f.key_begin, f.key_end})
+    std::ranges::fill(field.subspan(at_target), static_cast<std::int32_t>(at_source));
 }
 
 std::string PackedPairs::description() const {
-  const double share = static_cast<double>(cut_) / static_cast<double>(pairs_.size());
   return text(with_commas(std::ssize(pairs_)), pairs_.size() == 1 ? " pair in " : " pairs in ",
               with_commas(samples()), samples() == 1 ? " sample, " : " samples, ",
               fixed(100 * source_padding(), 2), " % padding of sources and ",
-              fixed(100 * target_padding(), 2), " % of targets, ", fixed(100 * share, 2),
+              fixed(100 * target_padding(), 2), " % of targets, ", fixed(100 * share_cut(), 2),
               " % of the pairs cut");
 }
 

@@ -45,16 +45,24 @@ void count_up(std::span<std::int32_t> positions, std::int64_t sequence) {
     positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(sequence));
 }
 
-Windows::Windows(const TokenSource& file, std::int64_t sequence, Packing packing)
-    : file_(file),
-      sequence_(sequence),
-      packed_(packing == Packing::none ? nullptr
-                                       : std::make_shared<PackedDocuments>(file, sequence)),
-      count_(packed_ ? packed_->samples() : windows_in(file, sequence)) {}
+SampleForm::SampleForm(const deck::ModelConfig& m)
+    : SampleForm(m.text_tokens(), m.packing, m.reads_pairs() ? m.encoder.sequence : 0) {}
+
+Windows::Windows(const TokenSource& file, const SampleForm& form)
+    : file_(file), sequence_(form.sequence) {
+  if (form.source > 0)
+    pairs_ = std::make_shared<PackedPairs>(file, form.source, form.sequence, form.packing);
+  else if (form.packing != Packing::none)
+    packed_ = std::make_shared<PackedDocuments>(file, form.sequence);
+  count_ = pairs_    ? pairs_->samples()
+           : packed_ ? packed_->samples()
+                     : windows_in(file, form.sequence);
+}
 
 void Windows::read(std::int64_t window, std::span<std::int32_t> inputs,
                    std::span<std::int32_t> targets, std::span<std::int32_t> positions) const {
-  check(window >= 0 && window < count_, file_.path(), ": window ", window, " of ", count_);
+  check(window >= 0 && window < count_ && !pairs_, file_.path(), ": window ", window, " of ",
+        pairs_ ? 0 : count_);
   expect_rows(inputs, targets, positions, 1, sequence_);
   if (packed_) return read_packed(window, inputs, targets, positions);
   count_up(positions, sequence_);
@@ -87,6 +95,7 @@ void Windows::read_packed(std::int64_t sample, std::span<std::int32_t> inputs,
 }
 
 std::int64_t Windows::counted(std::int64_t window) const {
+  if (pairs_) return pairs_->counted(window);
   if (packed_) {
     std::int64_t sum = 0;
     for (std::int64_t i = 0; i < packed_->pieces(window); ++i) {
@@ -106,14 +115,12 @@ void Windows::read(std::int64_t first, std::int64_t count, std::span<std::int32_
          row(positions, i, sequence_));
 }
 
-Samples::Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed,
-                 Packing packing)
-    : Samples(std::array{WeightedSource{&file, 1}}, sequence, seed, packing) {}
+Samples::Samples(const TokenSource& file, const SampleForm& form, std::uint64_t seed)
+    : Samples(std::array{WeightedSource{&file, 1}}, form, seed) {}
 
-Samples::Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed,
-                 Packing packing)
+Samples::Samples(std::span<const WeightedSource> files, const SampleForm& form, std::uint64_t seed)
     : blend_(weights_of(files)), seed_(seed) {
-  for (const auto& part : files) windows_.emplace_back(*part.file, sequence, packing);
+  for (const auto& part : files) windows_.emplace_back(*part.file, form);
 }
 
 Samples::Place Samples::place(std::int64_t sample) const {

@@ -75,11 +75,17 @@ class CrossCheck {
                "local.workers", "parallel.strategy", "experts.shared_feed_forward",
                "adapter.targets", "optimizer.kind", "precision.products"}))
       for (const std::string& mistake : expert_mistakes(deck_)) report(mistake);
-    if (valid({"encoder.layers", "encoder.sequence", "encoder.noise", "encoder.span",
-               "model.objective", "model.positions", "model.sequence", "model.vocabulary",
-               "model.norm_placement", "model.mask", "model.window", "model.attention_softcap",
-               "model.attention_sinks", "model.key_value_rank", "model.shared_layers",
-               "experts.number", "adapter.kind", "data.packing", "precision.products"}))
+    if (valid({"encoder.layers",        "encoder.sequence",
+               "encoder.noise",         "encoder.span",
+               "model.objective",       "model.positions",
+               "model.sequence",        "model.vocabulary",
+               "model.norm_placement",  "model.mask",
+               "model.window",          "model.attention_softcap",
+               "model.attention_sinks", "model.key_value_rank",
+               "model.shared_layers",   "experts.number",
+               "adapter.kind",          "data.packing",
+               "data.start_token",      "data.end_token",
+               "data.sentinel_token",   "precision.products"}))
       for (const std::string& mistake : encoder_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }

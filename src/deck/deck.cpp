@@ -113,6 +113,10 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
          stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
         name == "parallel.staleness" || name == "parallel.updates";
     Effect effect = delays ? Effect::training : key.effect;
+    // Models with an encoder have the same weights for spans and for pairs.
+    if (name == "model.objective" && stored.config.model.encoder.present() &&
+        current.config.model.encoder.present())
+      effect = Effect::numbers;
     if (key.effect == Effect::length)
       effect = effect_of_sequence(stored.config.model, current.config.model).effect;
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),

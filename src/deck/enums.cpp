@@ -52,7 +52,8 @@ EnumWords enum_words(Mask) {
 }
 
 EnumWords enum_words(Objective) {
-  static constexpr auto all = words_of<Objective>("next_token", "masked_token", "corrupted_spans");
+  static constexpr auto all =
+      words_of<Objective>("next_token", "masked_token", "corrupted_spans", "sequence_to_sequence");
   return all;
 }
 

@@ -148,7 +148,7 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
       if (key.section == "encoder" && key.load(c) != key.load(unused))
         report(deck.cite("encoder", key.name), " has no effect with ", layers,
                "; set layers, or remove ", key.name);
-    if (m.predicts_spans())
+    if (m.predicts_spans() || m.reads_pairs())
       report(deck.cite("model", "objective"), " needs an encoder, but the deck has ", layers,
              "; set layers, or choose objective = \"next_token\"");
     if (m.has_relative_positions())
@@ -161,7 +161,8 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
       report(layers, " needs ", key, " = ", value, ", but the deck has ", deck.cite("model", key),
              "; choose ", key, " = ", value, ", or layers = 0");
   };
-  needs("objective", m.predicts_spans(), "\"corrupted_spans\"");
+  needs("objective", m.predicts_spans() || m.reads_pairs(),
+        "\"corrupted_spans\" or \"sequence_to_sequence\"");
   needs("positions", m.has_relative_positions(), "\"relative\"");
   needs("norm_placement", m.norm_placement == NormPlacement::pre, "\"pre\"");
   needs("mask", m.causal(), "\"causal\"");
@@ -178,7 +179,8 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
   const ParallelConfig& p = c.parallel;
   excludes("experts", "number", m.experts.present(), "number = 0");
   excludes("adapter", "kind", m.adapter.present(), "kind = \"none\"");
-  excludes("data", "packing", m.packs_documents(), "packing = \"none\"");
+  excludes("data", "packing", m.packs_documents() && !m.reads_pairs(),
+           "packing = \"none\", or objective = \"sequence_to_sequence\"");
   excludes("parallel", "context", p.context > 1, "context = 1");
   excludes("parallel", "vocabulary", p.vocabulary != VocabularyPlacement::stage,
            "vocabulary = \"stage\"");
@@ -187,9 +189,17 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
            "offload = \"none\" or \"optimizer\"");
   excludes("precision", "products", c.precision.products == Products::fp8,
            "products = \"compute\"");
+  if (m.reads_pairs()) {
+    const EncoderConfig unused;
+    for (const auto& [key, changed] :
+         {std::pair{"noise", e.noise != unused.noise}, {"span", e.span != unused.span}})
+      if (changed)
+        report(deck.cite("encoder", key), " has no effect with ", deck.cite("model", "objective"),
+               ", which corrupts no spans; remove ", key);
+  }
   if (e.sequence == 0) {
-    report(layers, " needs ", deck.cite("encoder", "sequence"),
-           " to be 3 or more; set it to the number of tokens that the encoder reads");
+    report(layers, " needs ", deck.cite("encoder", "sequence"), " to be ", m.reads_pairs() ? 1 : 3,
+           " or more; set it to the number of tokens that the encoder reads");
   } else if (m.predicts_spans()) {
     try {
       const SpanLengths lengths = m.spans();
@@ -208,7 +218,7 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
       report(deck.cite("encoder", "sequence"), ": ", error.what());
     }
   }
-  return mistakes;
+  return mistakes.empty() && m.vocabulary > 0 ? mistakes_of_special_tokens(deck) : mistakes;
 }
 
 std::vector<std::string> latent_mistakes(const Deck& deck) {
@@ -431,7 +441,41 @@ std::vector<std::string> fp8_mistakes(const Deck& deck) {
   return mistakes;
 }
 
+namespace {
+
+/// Ids of models with an encoder: they are ids of the vocabulary, and no span's sentinel is the
+/// start or the end.
+std::vector<std::string> mistakes_of_span_ids(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const Config& c = deck.config;
+  const std::int64_t vocabulary = c.model.vocabulary;
+  const SpanIds ids = span_ids(c);
+  const auto expect_id = [&](const char* key, std::int64_t given) {
+    if (given >= vocabulary)
+      report(deck.cite("data", key), " is not a token id of ", deck.cite("model", "vocabulary"),
+             "; choose at most ", vocabulary - 1, ", or a larger vocabulary");
+  };
+  expect_id("start_token", c.data.start_token);
+  if (c.model.reads_pairs()) return mistakes;
+  expect_id("end_token", c.data.end_token);
+  expect_id("sentinel_token", c.data.sentinel_token);
+  const std::int64_t last = ids.sentinel - c.model.spans().spans + 1;
+  if (last < 0)
+    report(deck.cite("data", "sentinel_token"), " leaves ids for ", ids.sentinel + 1, " of the ",
+           c.model.spans().spans, " sentinels of a sample; choose ", c.model.spans().spans - 1,
+           " or more");
+  for (const auto& [key, id] : {std::pair{"start_token", ids.start}, {"end_token", ids.end}})
+    if (id <= ids.sentinel && id >= last)
+      report("[data] ", key, " = ", id, " is one of the sentinels ", last, " to ", ids.sentinel,
+             " of a sample (", deck.where("data", key), "); choose another id");
+  return mistakes;
+}
+
+}  // namespace
+
 std::vector<std::string> mistakes_of_special_tokens(const Deck& deck) {
+  if (deck.config.model.encoder.present()) return mistakes_of_span_ids(deck);
   const std::int64_t vocabulary = deck.config.model.vocabulary;
   const SpecialTokens ids = special_tokens(deck.config);
   const std::array<std::pair<const char*, std::int64_t>, 3> named{
@@ -452,7 +496,8 @@ std::vector<std::string> mistakes_of_special_tokens(const Deck& deck) {
 }
 
 void check_special_tokens(const Deck& deck) {
-  if (!deck.config.model.predicts_masked_tokens()) return;
+  const ModelConfig& m = deck.config.model;
+  if (!m.predicts_masked_tokens() && !m.encoder.present()) return;
   std::string all;
   for (const std::string& mistake : mistakes_of_special_tokens(deck))
     all += (all.empty() ? "" : "\n") + mistake;

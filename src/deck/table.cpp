@@ -215,16 +215,15 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
   special("mask_token", &DataConfig::mask_token,
           "id of [MASK], which replaces masked tokens (family bert)", "-1: the last id");
   special("start_token", &DataConfig::start_token,
-          "id of the decoder's first input (objective corrupted_spans)",
-          "-1: the id before the end and the sentinels");
+          "id of the decoder's first input (models with an encoder)", "-1: the last id");
   special("end_token", &DataConfig::end_token,
           "id of the token that ends sources and targets (objective corrupted_spans)",
-          "-1: the id before the sentinels");
+          "-1: the last id, or the id before the start");
   special(
       "sentinel_token", &DataConfig::sentinel_token,
       "id of the sentinel of a sample's first span; those of later spans are below it (objective "
       "corrupted_spans)",
-      "-1: the last id");
+      "-1: the last id, or the id before start and end");
   SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
   checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
       .effect(Effect::place)

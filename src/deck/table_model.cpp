@@ -161,8 +161,8 @@ void model_properties(SectionKeys<ModelConfig>& model) {
   model
       .choice("objective", &ModelConfig::objective,
               "training objective: prediction of the next token, of masked tokens and segment "
-              "pairs, or "
-              "with an encoder of spans that its text lacks (corrupted_spans)")
+              "pairs, or with an encoder of spans that its text lacks (corrupted_spans) or of the "
+              "targets of pairs (sequence_to_sequence)")
       .derive([](Config& c) { c.model.objective = preset(c.model.family).objective; },
               "masked_token for bert, corrupted_spans for t5, otherwise next_token");
   model
@@ -359,7 +359,8 @@ void packing_key(std::vector<Entry>& out) {
   SectionKeys(out, "data", &Config::model)
       .choice("packing", &ModelConfig::packing,
               "content of a sample: a window of the token stream (none), or whole documents, which "
-              "do not attend to one another (documents)")
+              "do not attend to one another (documents); with objective sequence_to_sequence, one "
+              "pair (none), or several pairs (documents)")
       .effect(Effect::numbers)
       .otherwise(Str("none"));
 }

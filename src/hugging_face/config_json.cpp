@@ -76,6 +76,7 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
   const bool uses_limit = m.activation == Activation::clamped_swiglu;
   if (m.activation == Activation::swiglu || uses_limit) expected.model.gelu = m.gelu;
   if (!uses_limit) expected.model.activation_limit = m.activation_limit;
+  if (m.encoder.present()) expected.model.objective = m.objective;  // spans or pairs
   for (const deck::Key& key : deck::keys()) {
     if (key.section != "model" && key.section != "experts") continue;
     // Balance, rounds and division of experts concern training; published models drop no token.

@@ -1,6 +1,7 @@
 // Kernel calls of attention, rotary position embeddings and norms of heads.
 #include <trireme/model/attention_operations.hpp>
 
+#include <trireme/architecture/objective.hpp>
 #include <trireme/kernels/attention_sinks.hpp>
 
 #include <trireme/kernels/cache.hpp>
@@ -323,6 +324,11 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
               architecture::visible_tokens(op)),
       layer_(place.layer()),
       crosses_(architecture::is_cross_attention(op)) {
+  if (place.model().reads_pairs() && !op.causal) {
+    const auto objective = architecture::objective_of(place.model());
+    key_begin_ = objective.field(crosses_ ? "key_begin" : "source_begin");
+    key_end_ = objective.field(crosses_ ? "key_end" : "source_end");
+  }
   if (place.axis.context().size() > 1)
     ring_.emplace(place.axis.context(), shape_, place.model().sequence);
   if (op.arrays.empty()) return;
@@ -349,7 +355,12 @@ auto AttentionOperation<P>::logsumexp(const PassArguments<P>& c) const -> View3<
 template <class P>
 kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) const {
   kernels::AttentionShape shape = shape_;
-  shape.positions = c.positions;
+  if (key_begin_) {
+    shape.key_begin = c.fields[*key_begin_];
+    shape.key_end = c.fields[*key_end_];
+  } else {
+    shape.positions = c.positions;
+  }
   return shape;
 }
 

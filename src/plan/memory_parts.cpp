@@ -116,11 +116,12 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
                                             : slot(a.embedding());
   const architecture::BlockDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
-  if (a.model.packs_documents()) parts.of_slot = aligned(s.tokens * 4);
+  const architecture::TrainingObjective objective = architecture::objective_of(a.model);
+  for (const architecture::BatchField& field : objective.fields)
+    if (field.at_layers) parts.of_slot += aligned(architecture::rows_of(field.rows, s) * 4);
   parts.of_slot += aligned(s.value_bytes());
   if (split_backward) parts.embedding += aligned(s.value_bytes());
   parts.handed_over = aligned(s.boundary_bytes(s.rows, s.source.rows));
-  const architecture::TrainingObjective objective = architecture::objective_of(a.model);
   parts.scratch = aligned(objective.loss_sums() * 8) +
                   (s.cuts_tokens ? aligned(tokens * gathered * s.element) : 0) +
                   attention_work(s, a, config, machine) + transient +

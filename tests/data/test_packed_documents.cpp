@@ -215,7 +215,7 @@ TEST(PackedSamples, HoldWholeDocumentsWithPositionsAndTargets) {
   const auto lengths = log_normal(40, 2);
   const MadeSource file(lengths, true);
   const std::int64_t sequence = 300;
-  const Windows windows(file, sequence, Packing::documents);
+  const Windows windows(file, {sequence, Packing::documents});
   ASSERT_NE(windows.packed(), nullptr);
   EXPECT_FALSE(windows.all_count());
   std::vector<std::int32_t> inputs(300), targets(300), positions(300);
@@ -244,7 +244,7 @@ TEST(PackedSamples, OneDocumentGivesItsWindows) {
   std::vector<std::int32_t> inputs(64), targets(64), positions(64), packed_inputs(64),
       packed_targets(64);
   const MadeSource file({65, 65, 65});  // longer by the last target
-  const Windows packed(file, 64, Packing::documents);
+  const Windows packed(file, {64, Packing::documents});
   const MadeSource one({65});
   const Windows window(one, 64);
   packed.read(0, packed_inputs, packed_targets, positions);
@@ -259,7 +259,7 @@ TEST(PackedSamples, OccurOncePerEpochInASeededOrder) {
   const MadeSource file(log_normal(2000, 9));
   std::map<std::pair<std::uint64_t, int>, std::vector<std::int64_t>> orders;
   for (const std::uint64_t seed : {1, 2}) {
-    const Samples samples(file, 512, seed, Packing::documents);
+    const Samples samples(file, {512, Packing::documents}, seed);
     EXPECT_FALSE(samples.all_count());
     for (int epoch = 0; epoch < 2; ++epoch) {
       auto& order = orders[{seed, epoch}];
@@ -280,7 +280,8 @@ TEST(PackedSamples, OccurOncePerEpochInASeededOrder) {
 /// Sums of samples are the sums of any way to divide them among ranks and micro-batches.
 TEST(PackedSamples, DoNotDependOnTheReadSizes) {
   const MadeSource file(log_normal(300, 9), true);
-  const Samples first(file, 128, 5, Packing::documents), second(file, 128, 5, Packing::documents);
+  const Samples first(file, {128, Packing::documents}, 5),
+      second(file, {128, Packing::documents}, 5);
   std::vector<std::int32_t> inputs(24 * 128), targets(inputs), positions(inputs);
   first.read(40, 24, inputs, targets, positions);
   std::int64_t counted = 0;
@@ -307,7 +308,7 @@ TEST(PackedSamples, FillAllPositionsOfABatch) {
           .config;
   const auto reader = make_batch_reader(config);
   const MadeSource file(log_normal(50, 9));
-  const Windows windows(file, 64, config.model.packing);
+  const Windows windows(file, SampleForm(config.model));
   std::vector<std::int32_t> tokens(256), targets(256), positions(256, 7);
   const std::vector<std::span<std::int32_t>> fields{tokens, targets, positions};
   reader->read(windows, 0, 1, fields);

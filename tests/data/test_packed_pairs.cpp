@@ -1,8 +1,11 @@
 // Pairs of source and target: from JSON lines to a token file, and packed to samples.
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/packed_pairs.hpp>
 #include <trireme/data/tokenize.hpp>
+#include <trireme/deck/deck.hpp>
 
 #include <support/temporary_folder.hpp>
 
@@ -64,17 +67,18 @@ void write_pairs(const std::string& path, const std::vector<PairIds>& pairs) {
 }
 
 struct PairRows {
-  Ids source, source_positions, inputs, targets, positions, key_begin, key_end;
+  Ids source, source_begin, source_end, inputs, targets, positions, key_begin, key_end;
   PairRows(const PackedPairs& packed, std::int64_t sample, std::size_t sources, std::size_t wanted)
       : source(sources, 9),
-        source_positions(source),
+        source_begin(source),
+        source_end(source),
         inputs(wanted, 9),
         targets(inputs),
         positions(inputs),
         key_begin(inputs),
         key_end(inputs) {
     packed.read(sample, pair_start,
-                {source, source_positions, inputs, targets, positions, key_begin, key_end});
+                {source, inputs, targets, positions, source_begin, source_end, key_begin, key_end});
   }
 };
 
@@ -93,8 +97,10 @@ std::vector<PairIds> pairs_of(const PairRows& rows) {
       pairs.push_back(
           {Ids(rows.source.begin() + rows.key_begin[at], rows.source.begin() + rows.key_end[at]),
            {}});
-      for (std::size_t i = begin; i < end; ++i)
-        EXPECT_EQ(rows.source_positions[i], static_cast<std::int32_t>(i - begin));
+      for (std::size_t i = begin; i < end; ++i) {
+        EXPECT_EQ(rows.source_begin[i], rows.key_begin[at]);
+        EXPECT_EQ(rows.source_end[i], rows.key_end[at]);
+      }
     } else {
       EXPECT_EQ(rows.positions[at], rows.positions[at - 1] + 1);
       EXPECT_EQ(rows.inputs[at], rows.targets[at - 1]);
@@ -105,11 +111,15 @@ std::vector<PairIds> pairs_of(const PairRows& rows) {
   }
   for (; at < rows.targets.size(); ++at) {
     EXPECT_EQ(rows.targets[at], uncounted);
-    EXPECT_EQ(rows.inputs[at] | rows.positions[at] | rows.key_begin[at], 0);
-    EXPECT_EQ(rows.key_end[at], 1);
+    EXPECT_EQ(rows.inputs[at] | rows.positions[at], 0);
+    EXPECT_EQ(rows.key_begin[at], static_cast<std::int32_t>(used));
+    EXPECT_EQ(rows.key_end[at], static_cast<std::int32_t>(used));
   }
-  for (; used < rows.source.size(); ++used)
-    EXPECT_EQ(rows.source[used] | rows.source_positions[used], 0);
+  for (std::size_t i = used; i < rows.source.size(); ++i) {
+    EXPECT_EQ(rows.source[i], 0);
+    EXPECT_EQ(rows.source_begin[i], static_cast<std::int32_t>(used));
+    EXPECT_EQ(rows.source_end[i], static_cast<std::int32_t>(used));
+  }
   return pairs;
 }
 
@@ -161,6 +171,67 @@ TEST(PackedPairs, UseTheFirstSampleWithRoomForBothSides) {
   EXPECT_NEAR(packed.target_padding(), 7.0 / 24, 1e-15);
   expect_mentions(packed.description(), {"5 pairs in 3 samples", "33.33 % padding of sources",
                                          "29.17 % of targets", "20.00 % of the pairs cut"});
+}
+
+TEST(PackedPairs, FillASampleEachWithoutPacking) {
+  const TemporaryFolder folder;
+  auto pairs = some_pairs(40, 12, 5, 9);
+  write_pairs(folder.file("t.h5"), pairs);
+  const TokenFile file(folder.file("t.h5"));
+  const PackedPairs packed(file, 300, 100, Packing::none);
+  ASSERT_EQ(packed.samples(), 40);
+  for (std::int64_t s = 0; s < packed.samples(); ++s)
+    EXPECT_EQ(pairs_of(PairRows(packed, s, 300, 100)),
+              std::vector{pairs[static_cast<std::size_t>(s)]});
+}
+
+/// The samples that a batch lacks see no keys and count nothing.
+TEST(PairBatches, FillAllFieldsOfABatch) {
+  const TemporaryFolder folder;
+  write_pairs(folder.file("t.h5"), some_pairs(40, 12, 5, 9));
+  const TokenFile file(folder.file("t.h5"));
+  for (const char* packing : {"none", "documents"}) {
+    const auto config =
+        deck::parse_deck(
+            "[run]\nsteps = 1\n[model]\nfamily = \"t5\"\nlayers = 1\nhidden = 8\nheads = "
+            "1\nsequence = 16\nvocabulary = 32001\nobjective = "
+            "\"sequence_to_sequence\"\n[encoder]\nsequence = 24\n[batch]\nglobal = 3\nmicro = "
+            "3\n[optimizer]\nlearning_rate = 1\n[data]\ntrain = \"a.h5\"\nstart_token = 7\n",
+            "a.toml", {text("data.packing=", packing)})
+            .config;
+    const auto objective = architecture::objective_of(config.model);
+    EXPECT_EQ(objective.find("positions").has_value(), config.model.packs_documents());
+    std::vector<Ids> memory;
+    for (const auto& field : objective.fields)
+      memory.emplace_back(static_cast<std::size_t>(3 * field.per_sample), 9);
+    const std::vector<std::span<std::int32_t>> fields(memory.begin(), memory.end());
+    const auto reader = make_batch_reader(config);
+    const Windows windows(file, SampleForm(config.model));
+    EXPECT_FALSE(windows.all_count());
+    reader->read(windows, 4, 2, fields);
+    EXPECT_EQ(reader->counted(fields, 2), windows.counted(4) + windows.counted(5));
+    const std::vector<std::int32_t> bytes(32001, 3);
+    EXPECT_EQ(reader->text_bytes(fields, 2, bytes), 3 * reader->counted(fields, 2));
+    const PairRows second(*windows.pairs(), 5, 24, 16);
+    const auto expect_field = [&](const char* name, const Ids& expected) {
+      const Ids& all = memory[objective.field(name)];
+      const auto length = static_cast<std::ptrdiff_t>(expected.size());
+      EXPECT_EQ(Ids(all.begin() + length, all.begin() + 2 * length), expected) << name;
+      EXPECT_EQ(Ids(all.begin() + 2 * length, all.end()), Ids(expected.size())) << name;
+    };
+    expect_field("source", second.source);
+    expect_field("tokens", second.inputs);
+    expect_field("targets", second.targets);
+    expect_field("source_begin", second.source_begin);
+    expect_field("source_end", second.source_end);
+    expect_field("key_begin", second.key_begin);
+    expect_field("key_end", second.key_end);
+    if (config.model.packs_documents()) expect_field("positions", second.positions);
+    const Samples samples(file, SampleForm(config.model), 3);
+    reader->read(samples, 0, 3, fields);
+    EXPECT_EQ(reader->counted(fields, 3), samples.counted(0, 3));
+    EXPECT_FALSE(samples.all_count());
+  }
 }
 
 /// The sources fill samples, and their targets have room.

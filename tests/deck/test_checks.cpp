@@ -365,8 +365,53 @@ TEST(Checks, AnEncoderNeedsLengthsThatFit) {
             "[encoder] noise = 0.5 (command line) has no effect with [encoder] "
             "layers = 0 (default); set layers, or remove noise"},
            {"model.positions=relative", "needs an encoder, but the deck has [encoder] layers = 0"},
-           {"model.objective=corrupted_spans", "needs an encoder"}})
+           {"model.objective=corrupted_spans", "needs an encoder"},
+           {"model.objective=sequence_to_sequence", "needs an encoder"}})
     expect_contains(mistakes_of(example, {key}), message);
+}
+
+TEST(Checks, PairsHaveFreeLengthsAndNoSpans) {
+  const std::vector<std::string> pairs{"model.family=t5", "encoder.sequence=2", "model.sequence=90",
+                                       "model.objective=sequence_to_sequence"};
+  const auto with = [&](const char* key) {
+    std::vector<std::string> keys = pairs;
+    keys.emplace_back(key);
+    return keys;
+  };
+  EXPECT_EQ(
+      parse_deck(example, "a.toml", with("data.packing=documents")).config.model.text_tokens(), 90);
+  for (const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
+           {"encoder.sequence=0", "needs [encoder] sequence = 0 (command line) to be 1 or more"},
+           {"encoder.noise=0.3",
+            "[encoder] noise = 0.3 (command line) has no effect with [model] objective = "
+            "\"sequence_to_sequence\" (command line), which corrupts no spans; remove noise"},
+           {"encoder.span=4", "[encoder] span = 4.0 (command line) has no effect"}})
+    expect_contains(mistakes_of(example, with(key)), message);
+}
+
+TEST(Checks, IdsOfAnEncoderAreInTheVocabularyAndApart) {
+  const std::vector<std::string> t5{"model.family=t5", "encoder.sequence=512", "model.sequence=114",
+                                    "model.vocabulary=400"};
+  const Config config = parse_deck(example, "a.toml", t5).config;
+  const SpanIds ids = span_ids(config);
+  EXPECT_EQ(ids.start, 399);
+  EXPECT_EQ(ids.end, 398);
+  EXPECT_EQ(ids.sentinel, 397);
+  for (const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
+           {"data.start_token=400",
+            "[data] start_token = 400 (command line) is not a token id of [model] vocabulary = 400 "
+            "(command line); choose at most 399, or a larger vocabulary"},
+           {"data.end_token=400", "[data] end_token = 400 (command line) is not a token id"},
+           {"data.sentinel_token=500", "[data] sentinel_token = 500 (command line) is not a token"},
+           {"data.sentinel_token=26",
+            "[data] sentinel_token = 26 (command line) leaves ids for 27 of the 28 sentinels of a "
+            "sample; choose 27 or more"},
+           {"data.end_token=380",
+            "[data] end_token = 380 is one of the sentinels 371 to 398 of a sample"}}) {
+    std::vector<std::string> keys = t5;
+    keys.emplace_back(key);
+    expect_contains(mistakes_of(example, keys), message);
+  }
 }
 
 TEST(Checks, AnInvalidKeyIsReportedOnce) {

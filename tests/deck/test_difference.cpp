@@ -57,6 +57,17 @@ TEST(Difference, OnlySchedulesThatDelayGradientsAffectTraining) {
   EXPECT_EQ(effect("2bw", "zb-h1"), Effect::training);
 }
 
+TEST(Difference, AnEncoderHasTheSameWeightsForSpansAndPairs) {
+  const auto deck = [](const char* family, const char* objective) {
+    return parse_deck(example, "a.toml",
+                      {text("model.family=", family), text("model.objective=", objective),
+                       "encoder.sequence=512", "model.sequence=114"});
+  };
+  const auto found = differences(deck("t5", "corrupted_spans"), deck("t5", "sequence_to_sequence"));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.front().effect, Effect::numbers);
+}
+
 TEST(Difference, SequenceAffectsOnlyModelsWithDependentPositions) {
   const auto found = [](const std::string& before, const std::string& now,
                         const std::vector<std::string>& keys) {

@@ -1,3 +1,4 @@
+#include <trireme/data/token_source.hpp>
 #include <trireme/deck/families.hpp>
 #include <trireme/model/rank_model.hpp>
 
@@ -30,17 +31,42 @@ const char* name_of_version(Version version) {
   return version == Version::v1_0 ? "v1_0" : "v1_1";
 }
 
-deck::ModelConfig t5_model(Version version) {
+/// Form of the golden file's samples: each is a sample of its own without padding, a pair with
+/// padding, or one of three pairs of a sample with padding.
+enum class Form : std::uint8_t { alone, padded, packed };
+const char* name_of_form(Form form) {
+  return form == Form::alone ? "alone" : form == Form::padded ? "padded" : "packed";
+}
+
+/// Number of samples of a batch, and their lengths.
+struct FormSizes {
+  std::int64_t samples = t5_samples, source = source_tokens, target = target_tokens;
+
+  explicit FormSizes(Form form) {
+    if (form == Form::packed) {
+      samples = 1;
+      source *= t5_samples;
+      target *= t5_samples;
+    }
+    if (form == Form::alone) return;
+    source += 5;
+    target += 3;
+  }
+};
+
+deck::ModelConfig t5_model(Version version, Form form = Form::alone) {
   deck::ModelConfig m;
   deck::set_family(m, Family::t5);
   m.encoder.layers = 2;
-  m.encoder.sequence = source_tokens;
+  m.encoder.sequence = FormSizes(form).source;
+  if (form != Form::alone) m.objective = Objective::sequence_to_sequence;
+  if (form == Form::packed) m.packing = Packing::documents;
   m.layers = 3;
   m.hidden = 20;
   m.heads = m.key_value_heads = 4;
   m.explicit_head_size = 7;
   m.feed_forward = 30;
-  m.sequence = target_tokens;
+  m.sequence = FormSizes(form).target;
   m.vocabulary = t5_vocabulary;
   m.relative_buckets = 8;
   m.relative_distance = 12;
@@ -55,27 +81,56 @@ std::int32_t t5_token(std::int64_t b, std::int64_t s, std::int64_t factor) {
                                    t5_vocabulary);
 }
 
-/// The decoder reads the targets, shifted by the start token, which is 0.
+/// The decoder reads the targets, shifted by the start token, which is 0. Padding has tokens 9.
 template <class P>
-void set_t5_batch(const WholeModel<P>& stage) {
-  std::vector<std::int32_t> source, tokens, targets;
+void set_t5_batch(const WholeModel<P>& stage, Form form = Form::alone) {
+  using Ids = std::vector<std::int32_t>;
+  Ids source, tokens, targets, positions, source_begin, source_end, key_begin, key_end;
+  const FormSizes n(form);
+  std::int32_t begin = 0;  // of the pair's source in its sample
+  const auto pad = [&](Ids& ids, std::int64_t length, std::int32_t value) {
+    while (std::ssize(ids) % length != 0) ids.push_back(value);
+  };
   for (std::int64_t b = 0; b < t5_samples; ++b) {
-    for (std::int64_t s = 0; s < source_tokens; ++s) source.push_back(t5_token(b, s, 31));
+    const auto end = static_cast<std::int32_t>(begin + source_tokens);
+    for (std::int64_t s = 0; s < source_tokens; ++s) {
+      source.push_back(t5_token(b, s, 31));
+      source_begin.push_back(begin);
+      source_end.push_back(end);
+    }
     for (std::int64_t s = 0; s < target_tokens; ++s) {
       tokens.push_back(s == 0 ? 0 : t5_token(b, s - 1, 17));
       targets.push_back(t5_token(b, s, 17));
+      positions.push_back(static_cast<std::int32_t>(s));
+      key_begin.push_back(begin);
+      key_end.push_back(end);
     }
+    begin = end;
+    if (form == Form::packed && b + 1 < t5_samples) continue;
+    pad(source, n.source, 9);
+    for (Ids* ids : {&source_begin, &source_end}) pad(*ids, n.source, end);
+    pad(tokens, n.target, 9);
+    pad(targets, n.target, data::uncounted);
+    pad(positions, n.target, 0);
+    for (Ids* ids : {&key_begin, &key_end}) pad(*ids, n.target, end);
+    begin = 0;
   }
   set_values(stage.field(0, "source"), source);
   set_values(stage.tokens(0), tokens);
   set_values(stage.targets(0), targets);
+  if (form == Form::packed) set_values(stage.field(0, "positions"), positions);
+  if (form == Form::alone) return;
+  set_values(stage.field(0, "source_begin"), source_begin);
+  set_values(stage.field(0, "source_end"), source_end);
+  set_values(stage.field(0, "key_begin"), key_begin);
+  set_values(stage.field(0, "key_end"), key_end);
 }
 
-MicroContext t5_context(double dropout = 0) {
+MicroContext t5_context(double dropout = 0, Form form = Form::alone) {
   MicroContext c;
   c.seed = 7;
   c.step = 3;
-  c.sequence = target_tokens;
+  c.sequence = FormSizes(form).target;
   c.dropout = dropout;
   c.token_weight = 1.0 / static_cast<double>(t5_samples * target_tokens);
   return c;
@@ -122,29 +177,31 @@ void set_t5_weights(const Parameters<P>& parameters, const T5Golden& golden) {
   }
 }
 
-/// (version, recompute, split backward pass)
-class T5 : public ::testing::TestWithParam<std::tuple<Version, Recompute, bool>> {};
-INSTANTIATE_TEST_SUITE_P(All, T5,
-                         ::testing::Combine(::testing::Values(Version::v1_0, Version::v1_1),
-                                            ::testing::Values(Recompute::none, Recompute::selective,
-                                                              Recompute::full),
-                                            ::testing::Bool()),
-                         [](const auto& test) {
-                           return text(name_of_version(std::get<0>(test.param)), "_",
-                                       name_of(std::get<1>(test.param)),
-                                       std::get<2>(test.param) ? "_split" : "");
-                         });
+/// (version, recompute, split backward pass, form)
+class T5 : public ::testing::TestWithParam<std::tuple<Version, Recompute, bool, Form>> {};
+INSTANTIATE_TEST_SUITE_P(
+    All, T5,
+    ::testing::Combine(::testing::Values(Version::v1_0, Version::v1_1),
+                       ::testing::Values(Recompute::none, Recompute::selective, Recompute::full),
+                       ::testing::Bool(),
+                       ::testing::Values(Form::alone, Form::padded, Form::packed)),
+    [](const auto& test) {
+      return text(name_of_version(std::get<0>(test.param)), "_", name_of(std::get<1>(test.param)),
+                  std::get<2>(test.param) ? "_split" : "", "_",
+                  name_of_form(std::get<3>(test.param)));
+    });
 
 TEST_P(T5, LossAndGradientsMatchTransformers) {
-  const auto& [version, recompute, split] = GetParam();
+  const auto& [version, recompute, split, form] = GetParam();
   const T5Golden golden(version);
-  const auto architecture = architecture::describe(t5_model(version));
+  const auto architecture = architecture::describe(t5_model(version, form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_t5_weights(parameters, golden);
-  const WholeModel<Fp64> stage(architecture, parameters, {t5_samples, 1, true, split, recompute});
+  const WholeModel<Fp64> stage(architecture, parameters,
+                               {FormSizes(form).samples, 1, true, split, recompute});
   const kernels::Handle handle;
-  set_t5_batch(stage);
-  const MicroContext micro = t5_context();
+  set_t5_batch(stage, form);
+  const MicroContext micro = t5_context(0, form);
   stage.zero_loss(handle);
   stage.forward(handle, 0, micro);
   if (split) {
@@ -195,33 +252,42 @@ TEST_P(T5, LossAndGradientsMatchTransformers) {
   }
 }
 
-class T5Version : public ::testing::TestWithParam<Version> {};
-INSTANTIATE_TEST_SUITE_P(Models, T5Version, ::testing::Values(Version::v1_0, Version::v1_1),
-                         [](const auto& test) { return name_of_version(test.param); });
+class T5Form : public ::testing::TestWithParam<std::tuple<Version, Form>> {};
+INSTANTIATE_TEST_SUITE_P(Models, T5Form,
+                         ::testing::Combine(::testing::Values(Version::v1_0, Version::v1_1),
+                                            ::testing::Values(Form::alone, Form::padded,
+                                                              Form::packed)),
+                         [](const auto& test) {
+                           return text(name_of_version(std::get<0>(test.param)), "_",
+                                       name_of_form(std::get<1>(test.param)));
+                         });
 
-TEST_P(T5Version, EvaluationMatchesTransformers) {
-  const T5Golden golden(GetParam());
-  const auto architecture = architecture::describe(t5_model(GetParam()));
+TEST_P(T5Form, EvaluationMatchesTransformers) {
+  const auto& [version, form] = GetParam();
+  const T5Golden golden(version);
+  const auto architecture = architecture::describe(t5_model(version, form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
   set_t5_weights(parameters, golden);
-  const WholeModel<Fp64> stage(architecture, parameters, {t5_samples, 1, false, false});
+  const std::int64_t samples = FormSizes(form).samples;
+  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
   const kernels::Handle handle;
-  set_t5_batch(stage);
+  set_t5_batch(stage, form);
   stage.zero_loss(handle);
-  stage.evaluate(handle, 0, t5_context(), t5_samples);
+  stage.evaluate(handle, 0, t5_context(0, form), samples);
   const double mean = value_of(stage.loss()) / static_cast<double>(t5_samples * target_tokens);
   EXPECT_NEAR(mean, golden.loss, 1e-10 * golden.loss);
 }
 
-TEST_P(T5Version, GradientsWithDropoutMatchFiniteDifferences) {
-  const auto architecture = architecture::describe(t5_model(GetParam()));
+TEST_P(T5Form, GradientsWithDropoutMatchFiniteDifferences) {
+  const auto& [version, form] = GetParam();
+  const auto architecture = architecture::describe(t5_model(version, form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_t5_weights(parameters, T5Golden(GetParam()));
-  const WholeModel<Fp64> stage(architecture, parameters, {t5_samples, 1, true, false});
+  set_t5_weights(parameters, T5Golden(version));
+  const WholeModel<Fp64> stage(architecture, parameters, {FormSizes(form).samples, 1, true, false});
   const kernels::Handle handle;
-  const MicroContext micro = t5_context(0.2);
+  const MicroContext micro = t5_context(0.2, form);
   const auto loss = [&] {
-    set_t5_batch(stage);
+    set_t5_batch(stage, form);
     stage.zero_loss(handle);
     stage.forward(handle, 0, micro);
     return value_of(stage.loss()) * micro.token_weight;
@@ -231,9 +297,10 @@ TEST_P(T5Version, GradientsWithDropoutMatchFiniteDifferences) {
   expect_derivatives(parameters, loss);
 }
 
-TEST_P(T5Version, PlannedBytesMatchTheAllocation) {
+TEST_P(T5Form, PlannedBytesMatchTheAllocation) {
+  const auto& [version, form] = GetParam();
   for (const std::int64_t feed_forward : {30, 60})
-    expect_planned_bytes(t5_model(GetParam()), [&](deck::ModelConfig& model, bool) {
+    expect_planned_bytes(t5_model(version, form), [&](deck::ModelConfig& model, bool) {
       model.feed_forward = feed_forward;
     });
 }

@@ -142,7 +142,7 @@ class Rig {
         grid_(world, layout::ProcessGrid(config.parallel.axes(), world.size()),
               config.parallel.stage_map()),
         programs_(programs(transport)),
-        samples(tokens, config.model.text_tokens(), 3, config.model.packing),
+        samples(tokens, data::SampleForm(config.model), 3),
         engine(train::make_engine(config_, architecture_, grid_, machine_, programs_,
                                   train::Mode::train)) {
     engine->initialise();

@@ -97,7 +97,7 @@ TEST_F(PackedLayouts, EvaluationsSumOverSingleDocuments) {
         12, 2, runtime().ranks(),
         {"data.packing=documents", text("model.family=", family), "model.sequence=61"});
     Rig rig(config, documents_);
-    const data::Windows windows(documents_, config.model.sequence, config.model.packing);
+    const data::Windows windows(documents_, data::SampleForm(config.model));
     const std::int64_t count = 41;
     const Evaluation found = rig.engine->evaluate(windows, count, bytes);
     std::vector<data::Request> pieces;

@@ -52,13 +52,17 @@ struct LossTerm {
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
 ///   corrupted_    tokens [S], source [S']; targets [S]    loss: tokens
 ///   spans
+///   sequence_to_  tokens [S], source [S']; targets [S]    loss: tokens
+///   sequence      ranges of keys of each query: source_begin, source_end [S'], key_begin, key_end
+///                 [S]; with packed pairs also positions [S] of tokens in their targets
 ///   experts                                               balance_loss: samples,
 ///                                                         router_z_loss: tokens, of each layer
 ///
 /// Shapes are per sample of S tokens, of which M are predicted. Without a loss of pairs, rows has
 /// the shape [M], and there is no field pairs.
 struct TrainingObjective {
-  std::vector<BatchField> fields;  ///< the embedding's fields, then the head's, then positions
+  /// The embedding's fields, then the head's, then positions, then ranges of keys.
+  std::vector<BatchField> fields;
   /// Loss of tokens first. Terms with one sum per layer are last.
   std::vector<LossTerm> losses;
   /// Layers with experts, whose numbers of tokens are counted beside the losses.

@@ -72,11 +72,12 @@ std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);
 /// per byte, if `file` does not name its tokenizer and the deck's tokenizer has fewer than V ids.
 std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::TokenSource& file);
 
-/// Documents, samples, padding and cut documents of a packed file.
-std::string packing_text(const data::TokenSource& file, const data::PackedDocuments& packed);
+/// Documents or pairs, samples, padding and what is cut, of a file with packed documents or pairs.
+std::string packing_text(const data::TokenSource& file, const data::Windows& windows);
 
-/// Warns if a file's only document is cut, or if several documents need more than 5 % padding.
-void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed);
+/// Warns if a file's only document or more than 1 % of its pairs are cut, or if several documents
+/// or pairs need more than 5 % padding.
+void warn_of_packing(const data::TokenSource& file, const data::Windows& windows);
 
 /// The checkpoint folder `where`, or for "latest" the result of checkpoint::latest() for the deck's
 /// checkpoint directory. UsageError if there is none.

@@ -37,6 +37,11 @@ class BatchReader {
                                   const std::vector<std::int32_t>& bytes_of_token) const = 0;
 };
 
+/// Number of `targets` that are not `uncounted`, and bytes of their text.
+std::int64_t counted_targets(std::span<const std::int32_t> targets);
+std::int64_t bytes_of_targets(std::span<const std::int32_t> targets,
+                              const std::vector<std::int32_t>& bytes_of_token);
+
 /// The reader for the objective of the deck's model.
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config);
 

@@ -3,8 +3,9 @@
 #include <trireme/base/types.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/data/packed_documents.hpp>
+#include <trireme/data/packed_pairs.hpp>
 #include <trireme/data/token_source.hpp>
-#include <trireme/deck/enums.hpp>
+#include <trireme/deck/config.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -13,14 +14,26 @@
 
 namespace trireme::data {
 
+/// Kind of the samples that are made of a file.
+struct SampleForm {
+  std::int64_t sequence = 0;  ///< S: tokens of a sample; of pairs: of its targets
+  Packing packing = Packing::none;
+  std::int64_t source = 0;  ///< of pairs: tokens of a sample's sources; 0: no pairs
+
+  SampleForm(std::int64_t tokens, Packing how = Packing::none, std::int64_t of_source = 0)
+      : sequence(tokens), packing(how), source(of_source) {}
+  explicit SampleForm(const deck::ModelConfig& model);
+};
+
 /// The samples of a file, in the order of evaluation. Without packing: windows of S + 1 tokens, of
 /// which window i begins at token i S, so that each token of a window, except the file's first
 /// token, is a target once; an incomplete last window is dropped. With packing: the samples of
-/// PackedDocuments. The file must outlive the object. Thread-safe.
+/// PackedDocuments. With sources: the samples of PackedPairs, which read() does not read. The file
+/// must outlive the object. Thread-safe.
 class Windows {
  public:
   /// UsageError if the file has too few tokens for a window or cannot be packed.
-  Windows(const TokenSource& file, std::int64_t sequence, Packing packing = Packing::none);
+  Windows(const TokenSource& file, const SampleForm& form);
 
   const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
@@ -29,6 +42,8 @@ class Windows {
   bool has_mask() const { return file_.has_mask(); }
   /// The packed documents; null without packing.
   const PackedDocuments* packed() const { return packed_.get(); }
+  /// The pairs; null if the samples have no sources.
+  const PackedPairs* pairs() const { return pairs_.get(); }
   /// Whether all targets count in the loss: without a mask and without packing.
   bool all_count() const { return !has_mask() && !packed_; }
   /// Number of the window's targets that count in the loss.
@@ -49,6 +64,7 @@ class Windows {
   const TokenSource& file_;
   std::int64_t sequence_;
   std::shared_ptr<const PackedDocuments> packed_;  ///< shared by copies of this object
+  std::shared_ptr<const PackedPairs> pairs_;       ///< the same
   std::int64_t count_;
 };
 
@@ -64,10 +80,8 @@ struct WeightedSource {
 /// outlive the object. Thread-safe.
 class Samples {
  public:
-  Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed,
-          Packing packing = Packing::none);
-  Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed,
-          Packing packing = Packing::none);
+  Samples(const TokenSource& file, const SampleForm& form, std::uint64_t seed);
+  Samples(std::span<const WeightedSource> files, const SampleForm& form, std::uint64_t seed);
 
   std::size_t files() const { return windows_.size(); }
   /// Number of windows of a file: the length of its epoch in samples.

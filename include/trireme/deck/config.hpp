@@ -238,6 +238,7 @@ struct ModelConfig {
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
   bool predicts_next_token() const { return objective == Objective::next_token; }
   bool predicts_spans() const { return objective == Objective::corrupted_spans; }
+  bool reads_pairs() const { return objective == Objective::sequence_to_sequence; }
   bool has_sentence_head() const {
     return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;
   }
@@ -456,28 +457,29 @@ inline SpecialTokens special_tokens(const Config& c) {
   return {id(c.data.class_token, 3), id(c.data.separator_token, 2), id(c.data.mask_token, 1)};
 }
 
-/// Ids of the tokens that are not text in samples of corrupted spans: the first input of the
-/// decoder, the end of sources and targets, and the sentinel of the first span, below which the
-/// other sentinels follow.
+/// Ids of tokens that are not text in samples of models with an encoder: the first input of the
+/// decoder, and with corrupted spans the end of sources and targets and the sentinel of the first
+/// span, below which the other sentinels follow.
 struct SpanIds {
   std::int64_t start = 0;
   std::int64_t end = 0;
   std::int64_t sentinel = 0;
 };
 
-/// Number of ids at the end of the vocabulary that the deck's samples of corrupted spans take.
+/// Number of ids at the end of the vocabulary that the deck's samples take for these tokens.
 inline std::int64_t added_span_ids(const Config& c) {
-  return (c.data.sentinel_token < 0 ? c.model.spans().spans : 0) + (c.data.end_token < 0 ? 1 : 0) +
-         (c.data.start_token < 0 ? 1 : 0);
+  const std::int64_t start = c.data.start_token < 0 ? 1 : 0;
+  if (c.model.reads_pairs()) return start;
+  return start + (c.data.end_token < 0 ? 1 : 0) +
+         (c.data.sentinel_token < 0 ? c.model.spans().spans : 0);
 }
-/// These ids of a deck whose vocabulary is resolved: by default sentinels are the last ids, before
-/// them the end and the start.
+/// These ids of a deck whose vocabulary is resolved: by default the last id is the start, and the
+/// end and the sentinels precede it. So they depend neither on lengths nor on the objective.
 inline SpanIds span_ids(const Config& c) {
-  const std::int64_t V = c.model.vocabulary, added = added_span_ids(c);
-  const std::int64_t sentinels = c.data.sentinel_token < 0 ? c.model.spans().spans : 0;
-  return {c.data.start_token < 0 ? V - added : c.data.start_token,
-          c.data.end_token < 0 ? V - sentinels - 1 : c.data.end_token,
-          c.data.sentinel_token < 0 ? V - 1 : c.data.sentinel_token};
+  std::int64_t next = c.model.vocabulary;
+  const auto id = [&](std::int64_t given) { return given < 0 ? --next : given; };
+  const std::int64_t start = id(c.data.start_token), end = id(c.data.end_token);
+  return {start, end, id(c.data.sentinel_token)};
 }
 
 }  // namespace trireme::deck

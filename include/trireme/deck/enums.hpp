@@ -56,7 +56,12 @@ enum class Mask : std::uint8_t { causal, full };
 
 /// Training objective: prediction of the next token, of masked tokens, or of spans that the
 /// encoder's text lacks (Raffel et al. 2020, arXiv 1910.10683, section 3.1.4).
-enum class Objective : std::uint8_t { next_token, masked_token, corrupted_spans };
+enum class Objective : std::uint8_t {
+  next_token,
+  masked_token,
+  corrupted_spans,
+  sequence_to_sequence  ///< targets of pairs of a source and a target
+};
 
 /// Content of a sample: a window of the token stream, or documents that do not see one another.
 enum class Packing : std::uint8_t { none, documents };

@@ -150,6 +150,8 @@ class AttentionOperation final : public BlockOperation<P> {
   double scores_;  ///< number of scores that the mask allows
   std::int64_t layer_;
   bool crosses_;  ///< whether keys and values are the operation's second input
+  /// Fields of the batch with the ranges of keys, if samples hold pairs of a source and a target.
+  std::optional<std::size_t> key_begin_, key_end_;
   std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank
   View1<T> sinks_;                        // [H], or empty
   View1<typename P::Gradient> dsinks_;    // [H], or empty

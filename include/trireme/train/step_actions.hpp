@@ -12,6 +12,7 @@
 #include <trireme/train/step_records.hpp>
 #include <trireme/train/vocabulary_passes.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -148,7 +149,10 @@ class StepActions final : public Actions {
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
   bool reads_samples(Stage stage) const {
-    return config_.model.packs_documents() || (!vocabulary_ && (is_first(stage) || is_last(stage)));
+    const bool first = is_first(stage), last = is_last(stage);
+    return std::ranges::any_of(parts_.model->objective().fields, [&](const auto& field) {
+      return field.is_read(first, last) && (field.at_layers || !vocabulary_);
+    });
   }
   /// Index of a micro-batch among the groups of an evaluation, and number of samples in a group.
   std::int64_t group_of(Micro micro) const;

@@ -86,9 +86,8 @@ BenchReport bench_background(const BenchSetting& setting) {
   std::optional<data::Samples> samples;
   setting.runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
-    samples.emplace(session.training.parts(), session.config().model.text_tokens(),
-                    static_cast<std::uint64_t>(session.config().run.seed),
-                    session.config().model.packing);
+    samples.emplace(session.training.parts(), data::SampleForm(session.config().model),
+                    static_cast<std::uint64_t>(session.config().run.seed));
   });
   const BenchFolder folder(setting, room_for_checkpoints(session));
   schedule::Program program;

@@ -134,9 +134,18 @@ class MeasuredBlock {
 
  private:
   /// Fills each field of the batch with valid row indices of the table or tensor that the field
-  /// selects.
+  /// selects. Queries see all keys of their sample.
   void take_fields() {
     for (const auto& field : architecture::objective_of(architecture_.model).fields) {
+      const auto rows = static_cast<std::size_t>(rows_of(field.rows, plan_.sizes));
+      if (field.at_layers) {
+        const std::int64_t keys = architecture_.model.encoder.sequence;
+        const bool is_end = field.name.ends_with("_end");
+        ids_.emplace_back(
+            handle_, std::vector<std::int32_t>(rows, static_cast<std::int32_t>(is_end ? keys : 0)));
+        fields_.push_back(ids_.back().list());
+        continue;
+      }
       std::int64_t below = 1;
       for (const architecture::Operation& op : plan_.description.operations)
         for (const int t : op.inputs)
@@ -145,7 +154,7 @@ class MeasuredBlock {
             below = op.arrays.empty() ? all_rows_of(values.rows, plan_.sizes)
                                       : op.arrays.front().shape.front();
           }
-      ids_.emplace_back(handle_, rows_of(field.rows, plan_.sizes), below);
+      ids_.emplace_back(handle_, static_cast<std::int64_t>(rows), below);
       fields_.push_back(ids_.back().list());
     }
     context_.fields = fields_;

@@ -30,14 +30,26 @@ void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>
   setting_.machine.kernels.push_back({kernel.name, of[0], timing.seconds, of[1] * of[2], of[3]});
 }
 
-BenchIds::BenchIds(const Exec& exec, std::int64_t n, std::int64_t below)
-    : arena_("bench", aligned(n * 4)), list_(arena_.take<std::int32_t>(n)) {
+namespace {
+
+std::vector<std::int32_t> scattered(std::int64_t n, std::int64_t below) {
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < n; ++i)
     ids.push_back(static_cast<std::int32_t>(i * 48271 % std::max<std::int64_t>(below, 1)));
+  return ids;
+}
+
+}  // namespace
+
+BenchIds::BenchIds(const Exec& exec, const std::vector<std::int32_t>& ids)
+    : arena_("bench", aligned(std::ssize(ids) * 4)),
+      list_(arena_.take<std::int32_t>(std::ssize(ids))) {
   copy_to_device<std::int32_t>(exec, list_, ids);
   fence(exec, "a measurement's indices");
 }
+
+BenchIds::BenchIds(const Exec& exec, std::int64_t n, std::int64_t below)
+    : BenchIds(exec, scattered(n, below)) {}
 
 namespace {
 

@@ -216,21 +216,21 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
 void print_blend(const deck::Deck& deck, const TrainingData& data) {
   const deck::Config& c = deck.config;
   if (data.files.size() < 2) return;
-  const data::Samples samples(data.parts(), c.model.text_tokens(),
-                              static_cast<std::uint64_t>(c.run.seed), c.model.packing);
+  const data::Samples samples(data.parts(), data::SampleForm(c.model),
+                              static_cast<std::uint64_t>(c.run.seed));
   const deck::BatchSchedule batches(c.batch);
   for (const std::string& line : blend_text(samples, batches.samples(c.run.steps)))
     say("blend         ", line);
 }
 
-/// Prints the packing of the training files that exist.
+/// Prints the packing or the pairs of the training files that exist.
 void print_packing(const deck::Deck& deck, const TrainingData& data) {
   const deck::ModelConfig& m = deck.config.model;
-  if (!m.packs_documents()) return;
+  if (!m.packs_documents() && !m.reads_pairs()) return;
   for (const auto& file : data.files) {
-    const data::PackedDocuments packed(*file, m.sequence);
-    say("packing       ", packing_text(*file, packed));
-    warn_of_packing(*file, packed);
+    const data::Windows windows(*file, data::SampleForm(m));
+    say(m.reads_pairs() ? "pairs         " : "packing       ", packing_text(*file, windows));
+    warn_of_packing(*file, windows);
   }
 }
 

@@ -52,7 +52,7 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
 
 /// Number of ids at the end of the vocabulary that are reserved for special tokens.
 std::int64_t added_ids(const deck::Config& config) {
-  if (config.model.predicts_spans()) return deck::added_span_ids(config);
+  if (config.model.encoder.present()) return deck::added_span_ids(config);
   if (!config.model.predicts_masked_tokens()) return 0;
   const deck::DataConfig& d = config.data;
   if (d.class_token < 0) return 3;
@@ -141,18 +141,22 @@ void find_vocabulary(deck::Deck& deck, const TrainingData& data) {
     const deck::SpecialTokens ids = deck::special_tokens(deck.config);
     if (deck.config.model.predicts_masked_tokens())
       vocabulary = std::max({vocabulary, ids.begin + 1, ids.separator + 1, ids.mask + 1});
-    if (deck.config.model.predicts_spans()) {
-      const deck::DataConfig& d = deck.config.data;
-      vocabulary = std::max({vocabulary, d.start_token + 1, d.end_token + 1, d.sentinel_token + 1});
-    }
+    const deck::DataConfig& d = deck.config.data;
+    if (deck.config.model.encoder.present()) vocabulary = std::max(vocabulary, d.start_token + 1);
+    if (deck.config.model.predicts_spans())
+      vocabulary = std::max({vocabulary, d.end_token + 1, d.sentinel_token + 1});
   }
-  check_usage(
-      vocabulary >= needed + special, deck.cite("model", "vocabulary"), " leaves no room for ",
-      deck.config.model.predicts_spans() ? "start, end and sentinels" : "[CLS], [SEP] and [MASK]",
-      " after the ", needed, " ids of the token file; choose ", needed + special,
-      deck.config.model.predicts_spans()
-          ? ", or give [data] start_token, end_token and sentinel_token"
-          : ", or give [data] class_token, separator_token and mask_token");
+  check_usage(vocabulary >= needed + special, deck.cite("model", "vocabulary"),
+              " leaves no room for ",
+              deck.config.model.predicts_spans() ? "start, end and sentinels"
+              : deck.config.model.reads_pairs()  ? "a start token"
+                                                 : "[CLS], [SEP] and [MASK]",
+              " after the ", needed, " ids of the token file; choose ", needed + special,
+              deck.config.model.predicts_spans()
+                  ? ", or give [data] start_token, end_token and sentinel_token"
+              : deck.config.model.reads_pairs()
+                  ? ", or give [data] start_token"
+                  : ", or give [data] class_token, separator_token and mask_token");
   deck::check_special_tokens(deck);
 }
 
@@ -247,14 +251,33 @@ std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::Tok
 namespace {
 
 constexpr double most_padding = 0.05;
+constexpr double most_cut = 0.01;
+
+void warn_of_pairs(const data::TokenSource& file, const data::PackedPairs& pairs) {
+  const double cut = pairs.share_cut();
+  if (cut > most_cut)
+    log::warn(text(file.path(), ": ", fixed(100 * cut, 1),
+                   " % of its pairs are longer than a sample, and their ends are left out; choose "
+                   "a longer [encoder] sequence or [model] sequence"));
+  if (pairs.source_padding() > most_padding || pairs.target_padding() > most_padding)
+    log::warn(text(file.path(), ": ", fixed(100 * pairs.source_padding(), 1),
+                   " % of the tokens of sources and ", fixed(100 * pairs.target_padding(), 1),
+                   " % of those of targets are padding; choose ",
+                   pairs.count() == pairs.samples() ? "[data] packing = \"documents\", or " : "",
+                   "another [encoder] sequence or [model] sequence"));
+}
 
 }  // namespace
 
-std::string packing_text(const data::TokenSource& file, const data::PackedDocuments& packed) {
-  return text(file.path(), ": ", packed.description());
+std::string packing_text(const data::TokenSource& file, const data::Windows& windows) {
+  return text(file.path(), ": ",
+              windows.pairs() != nullptr ? windows.pairs()->description()
+                                         : windows.packed()->description());
 }
 
-void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed) {
+void warn_of_packing(const data::TokenSource& file, const data::Windows& windows) {
+  if (windows.pairs() != nullptr) return warn_of_pairs(file, *windows.pairs());
+  const data::PackedDocuments& packed = *windows.packed();
   if (packed.documents() == 1 && packed.cut() > 0)
     log::warn(text(file.path(),
                    " has one document, so that [data] packing = \"documents\" only "

@@ -299,7 +299,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     check_usage(!config.data.validation.empty(), deck.file_name,
                 ": nothing to evaluate on; give --data FILE or [data] validation");
     file = open_validation_file(deck);
-    windows.emplace(*file, config.model.text_tokens(), config.model.packing);
+    windows.emplace(*file, data::SampleForm(config.model));
     data::make_batch_reader(config)->expect_usable(*windows);
     if (runtime.rank() == 0) file->verify_bytes();  // all bytes are about to be read
     bytes = bytes_of_token(deck, *file);

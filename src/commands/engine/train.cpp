@@ -159,12 +159,12 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
   RunData run;
   runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
-    const std::int64_t text_tokens = config.model.text_tokens();
-    run.samples.emplace(session.training.parts(), text_tokens,
-                        static_cast<std::uint64_t>(config.run.seed), config.model.packing);
+    const data::SampleForm form(config.model);
+    run.samples.emplace(session.training.parts(), form,
+                        static_cast<std::uint64_t>(config.run.seed));
     if (!config.data.validation.empty()) {
       run.validation_file = open_validation_file(session.deck);
-      run.validation.emplace(*run.validation_file, text_tokens, config.model.packing);
+      run.validation.emplace(*run.validation_file, form);
     }
     expect_usable(config, run);
     if (!config.run.prompts.empty()) {
@@ -202,9 +202,9 @@ void say_data(const Session& session, const RunData& run) {
     say("blend ", line);
   const auto say_packing = [](const char* what, const data::TokenSource& file,
                               const data::Windows& windows) {
-    if (windows.packed() == nullptr) return;
-    say("packing ", what, packing_text(file, *windows.packed()));
-    warn_of_packing(file, *windows.packed());
+    if (windows.packed() == nullptr && windows.pairs() == nullptr) return;
+    say(windows.pairs() != nullptr ? "pairs " : "packing ", what, packing_text(file, windows));
+    warn_of_packing(file, windows);
   };
   for (std::size_t i = 0; i < samples.files(); ++i)
     say_packing("", *session.training.files[i], samples.windows(i));

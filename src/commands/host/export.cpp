@@ -124,9 +124,9 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
   const deck::ModelConfig& model = config.model;
   std::vector<std::int64_t> ends;
   std::int64_t start = -1;
+  if (model.encoder.present()) start = deck::span_ids(config).start;
   if (model.predicts_spans()) {
     ends = {deck::span_ids(config).end};
-    start = deck::span_ids(config).start;
   } else if (tokenizer.end_of_document() < model.vocabulary) {
     ends = {tokenizer.end_of_document()};
   }

@@ -64,9 +64,11 @@ inline BenchCost traffic(double read, double written, double updated = 0) {
   return {read + written + 2 * updated, read + written + updated};
 }
 
-/// n scattered integers in [0, below).
+/// Integers on the device.
 class BenchIds {
  public:
+  BenchIds(const Exec& exec, const std::vector<std::int32_t>& ids);
+  /// n scattered integers in [0, below).
   BenchIds(const Exec& exec, std::int64_t n, std::int64_t below);
 
   View1<std::int32_t> list() const { return list_; }
