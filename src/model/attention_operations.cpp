@@ -323,7 +323,8 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
       scores_(static_cast<double>(place.plan.sizes.tokens * place.plan.sizes.heads) *
               architecture::visible_tokens(op)),
       layer_(place.layer()),
-      crosses_(architecture::is_cross_attention(op)) {
+      crosses_(architecture::is_cross_attention(op)),
+      of_encoder_(place.plan.description.stream == architecture::Stream::source) {
   if (place.model().reads_pairs() && !op.causal) {
     const auto objective = architecture::objective_of(place.model());
     key_begin_ = objective.field(crosses_ ? "key_begin" : "source_begin");
@@ -364,18 +365,40 @@ kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) cons
   return shape;
 }
 
+/// Appends the new keys and values to the caches, and attends to the caches: those of a text's
+/// earlier tokens, or those of its source. The tokens of the sources attend to one another.
+template <class P>
+void AttentionOperation<P>::decode(const PassArguments<P>& c, const Decoding<P>& d) const {
+  const SourceDecoding<P>& source = d.source;
+  const View2<T> q = c.values.matrix(this->op_.input());
+  const View2<T> o = c.values.matrix(this->op_.output);
+  if (of_encoder_) {
+    kernels::AttentionShape shape = shape_;
+    shape.key_begin = source.begin;
+    shape.key_end = source.end;
+    return kernels::attention_forward<T>(c.handle, o, logsumexp(c), q, shape, {}, biases(c));
+  }
+  if (!crosses_) {
+    kernels::cache_append<T>(c.handle, d.queries, d.key_cache, d.value_cache, q, d.rows);
+    return kernels::attention_decode<T>(c.handle, o, d.queries, d.key_cache, d.value_cache, d.rows,
+                                        shape_, sinks_, biases(c));
+  }
+  const View2<T> key_value = c.values.matrix(this->op_.inputs[1]);
+  if (key_value.extent(0) > 0)
+    kernels::cache_append<T>(c.handle, View2<T>(nullptr, key_value.extent(0), 0), source.key_cache,
+                             source.value_cache, key_value, source.rows);
+  if (o.extent(0) > 0)
+    kernels::attention_decode<T>(c.handle, o, q, source.key_cache, source.value_cache, source.ends,
+                                 shape_);
+}
+
 /// o = dropout(softmax(mask(cap(scale q kᵀ)), sink)) v per head; logsumexp is kept for the backward
-/// pass. In generation, appends the new keys and values to the caches, and attends to the caches.
+/// pass.
 template <class P>
 void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> qkv = c.values.matrix(this->op_.input());
   const View2<T> o = c.values.matrix(this->op_.output);
-  if (const Decoding<P>* d = c.decoding; d != nullptr) {
-    kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->rows);
-    kernels::attention_decode<T>(c.handle, o, d->queries, d->key_cache, d->value_cache, d->rows,
-                                 shape_, sinks_);
-    return;
-  }
+  if (c.decoding != nullptr) return decode(c, *c.decoding);
   if (crosses_)
     kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv,
                                   c.values.matrix(this->op_.inputs[1]), shape(c.context),

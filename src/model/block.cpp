@@ -77,6 +77,18 @@ void Block<P>::run(const architecture::OperationCall& call, const architecture::
 }
 
 template <class P>
+bool Block<P>::has_rows(const architecture::Operation& op) const {
+  const auto& tensors = plan_.description.tensors;
+  const auto rows = [&](int tensor) {
+    return architecture::rows_of(tensors[static_cast<std::size_t>(tensor)].rows, plan_.sizes);
+  };
+  return rows(op.output) > 0 || std::ranges::any_of(op.inputs, [&](int input) {
+           return tensors[static_cast<std::size_t>(input)].home == architecture::Home::layer &&
+                  rows(input) > 0;
+         });
+}
+
+template <class P>
 void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
                    View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
                    const MicroContext& context, const Decoding<P>* decoding) const {
@@ -84,6 +96,7 @@ void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle
   const PassArguments<P> arguments{handle, values, scratch, context, decoding};
   for (const architecture::OperationCall& call : phase.calls) {
     const auto& op = plan_.description.operations[static_cast<std::size_t>(call.operation)];
+    if (decoding != nullptr && !has_rows(op)) continue;
     if (call.pass == Pass::backward_input && computes_weights_with_input(op))
       operation(call.operation).backward_weight(arguments);
     run(call, phase, arguments, values);
@@ -122,8 +135,9 @@ void Block<P>::backward_weight(const Handle& handle, const BlockMemory& memory,
 
 template <class P>
 void Block<P>::decode(const Handle& handle, View2<T> x, const BlockMemory& memory,
-                      const BlockScratch<P>& scratch, const Decoding<P>& decoding) const {
-  run(plan_.program.forward, handle, {}, x, memory, scratch, {}, &decoding);
+                      const BlockScratch<P>& scratch, const Decoding<P>& decoding,
+                      const MicroContext& context) const {
+  run(plan_.program.forward, handle, {}, x, memory, scratch, context, &decoding);
 }
 
 template <class P>

@@ -1,25 +1,40 @@
-// Generation on a rank: passes through its layers, with a key/value cache for each layer.
+// Generation on a rank: passes through its layers, with a key/value cache for each layer. Passes
+// over sources and passes over tokens of texts run the same blocks: a pass has no rows of the other
+// stream.
 #include <trireme/model/decoder.hpp>
 
-#include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/copy.hpp>
 
+#include <algorithm>
+
 namespace trireme::model {
+namespace {
+
+/// Sizes of a pass with rows of the tokens, or of the source as one sample.
+architecture::RankSizes pass_sizes(const deck::ModelConfig& model, const architecture::Shard& shard,
+                                   std::int64_t rows, std::int64_t source_rows) {
+  architecture::RankSizes n =
+      source_rows > 0
+          ? architecture::rank_sizes(model, shard, 1, 0, false, model.vocabulary)
+          : architecture::rank_sizes(model, shard, rows, 1, false, rows * model.vocabulary);
+  n.source = {source_rows, source_rows, source_rows, source_rows};
+  return n;
+}
+
+}  // namespace
 
 template <class P>
 Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
                        const Parameters<P>& parameters, grid::Communicator& tensor,
-                       std::int64_t count)
-    : axis(tensor, count, false) {
+                       std::int64_t count, std::int64_t source_rows)
+    : axis(tensor, count, false, {}, {}, source_rows) {
   const architecture::Shard& shard = parameters.shard();
   std::vector<architecture::Kept> kept;
   for (const architecture::BlockDescription& layer : architecture.layer_kinds())
     kept.push_back(architecture::kept_for_evaluation(layer));
-  plans = plan_blocks<P>(architecture,
-                         architecture::rank_sizes(architecture.model, shard, count, 1, false,
-                                                  count * architecture.model.vocabulary),
+  plans = plan_blocks<P>(architecture, pass_sizes(architecture.model, shard, count, source_rows),
                          kept, false, false);
   if (shard.has_embedding())
     embedding = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, 0);
@@ -34,11 +49,25 @@ Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
 template <class P>
 Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                     grid::Communicator& tensor, const Sizes& sizes)
-    : model_(architecture.model), shard_(parameters.shard()), texts_(sizes.texts) {
-  check(model_.predicts_next_token(), "the model does not predict the next token");
-  for (const PassWidth width : {PassWidth::narrow, PassWidth::wide})
-    passes_[static_cast<std::size_t>(width)] = std::make_unique<Pass>(
-        architecture, parameters, tensor, width == PassWidth::wide ? wide_rows : sizes.rows);
+    : model_(architecture.model),
+      shard_(parameters.shard()),
+      objective_(architecture::objective_of(model_)),
+      texts_(sizes.texts),
+      sequence_(sizes.sequence > 0 ? sizes.sequence : model_.sequence),
+      source_ends_(static_cast<std::size_t>(sizes.texts)) {
+  check(!model_.predicts_masked_tokens(), "the model does not predict the next token");
+  const auto add = [&](PassWidth width, std::int64_t rows, std::int64_t source_rows) {
+    passes_[static_cast<std::size_t>(width)] =
+        std::make_unique<Pass>(architecture, parameters, tensor, rows, source_rows);
+  };
+  add(PassWidth::narrow, sizes.rows, 0);
+  const std::int64_t longest = model_.encoder.sequence;
+  if (!model_.encoder.present()) add(PassWidth::wide, wide_rows, 0);
+  if (model_.encoder.present()) add(PassWidth::source, 0, std::min(wide_rows, longest));
+  if (model_.encoder.present() && longest > wide_rows) add(PassWidth::long_source, 0, longest);
+  const layout::Slice mine = shard_.stage_layers[static_cast<std::size_t>(shard_.stages.front())];
+  encoder_layers_ = static_cast<std::size_t>(
+      std::clamp<std::int64_t>(model_.encoder.layers - mine.offset, 0, mine.extent));
   const TensorAxis& axis = pass(PassWidth::narrow).axis;
   if (has_head()) {
     head_plan_ = plan_head<P>(model_, pass(PassWidth::narrow).sizes(),
@@ -54,67 +83,157 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
 
 template <class P>
 void Decoder<P>::take_memory(Arena& arena) {
-  keys_.clear();
-  values_.clear();
+  constexpr Bytes element = sizeof(T), sum = sizeof(Accumulate<T>);
+  caches_.clear();
   const Pass& narrow = pass(PassWidth::narrow);
-  for (std::size_t layer = 0; layer < narrow.layers.size(); ++layer) {
-    keys_.push_back(arena.take<T>(texts_, model_.sequence, narrow.sizes().groups()));
-    values_.push_back(arena.take<T>(texts_, model_.sequence, narrow.sizes().groups()));
+  const std::int64_t groups = narrow.sizes().groups();
+  const auto cache = [&](std::int64_t tokens) { return arena.take<T>(texts_, tokens, groups); };
+  for (std::size_t layer = encoder_layers_; layer < narrow.layers.size(); ++layer) {
+    Cache& each = caches_.emplace_back(Cache{cache(sequence_), cache(sequence_), {}, {}});
+    if (!model_.encoder.present()) continue;
+    each.source_keys = cache(model_.encoder.sequence);
+    each.source_values = cache(model_.encoder.sequence);
   }
+  // The values of all passes end at the same place, so that the tables of biases, which follow the
+  // rows of the source, are shared.
+  Bytes most = 0;
+  const auto bytes = [&](const Pass& p) {
+    return architecture::value_bytes(p.sizes(), element, sum);
+  };
+  for (const auto& each : passes_)
+    if (each) most = std::max(most, bytes(*each));
+  std::byte* const values = arena.take<std::byte>(most).data();
   for (const auto& each : passes_) {
+    if (!each) continue;
     Pass& p = *each;
     const architecture::RankSizes& n = p.sizes();
     // All layers share this memory, which contains their input.
-    p.memory = take_block_memory(arena, p.plans.back().program.kept_bytes, 0);
+    Bytes kept = 0;
+    for (std::size_t kind = 1; kind < p.plans.size(); ++kind)
+      kept = std::max(kept, p.plans[kind].program.kept_bytes);
+    p.memory = take_block_memory(arena, kept, 0);
+    if (values != nullptr) p.memory.values = values + (most - bytes(p));
     p.scratch = take_block_scratch<P>(arena, p.plans, model_, false);
     for (const auto& layer : p.layers) layer->take_memory(arena);
-    p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);
+    p.x = trireme::matrix(
+        View1<T>(reinterpret_cast<T*>(p.memory.kept), static_cast<std::size_t>(kept / element)),
+        p.count(), n.hidden);
+    p.message = flat(p.x);
+    if (p.reads_sources())
+      p.message = View1<T>(reinterpret_cast<T*>(p.memory.values),
+                           static_cast<std::size_t>(bytes(p) / element));
     p.queries = arena.take<T>(n.rows, n.attention());
-    p.rows = arena.take<std::int32_t>(3, n.rows);
-    p.on_host.resize(static_cast<std::size_t>(3 * n.rows));
+    const std::int64_t columns = p.reads_sources() ? 5 : model_.encoder.present() ? 4 : 3;
+    p.rows = arena.take<std::int32_t>(columns, p.count());
+    p.on_host.resize(static_cast<std::size_t>(columns * p.count()));
   }
   if (!has_head()) return;
   logits_ = arena.take<Accumulate<T>>(narrow.sizes().rows, narrow.sizes().vocabulary);
   head_memory_ = take_block_memory(arena, head_plan_.program.kept_bytes, 0);
 }
 
+/// With an encoder, the fourth column is the last position of the source of the row's text. In a
+/// pass over sources, the fourth and the fifth column are the first row, and one past the last row,
+/// of the row's source; rows without a token see no row.
 template <class P>
-void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
-                     bool with_logits) {
-  Pass& p = *passes_[static_cast<std::size_t>(width)];
-  const auto count = static_cast<std::size_t>(p.sizes().rows);
-  check(rows.size() <= count && (!with_logits || width == PassWidth::narrow), "a pass over ",
-        rows.size(), " tokens");
+void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken> rows) {
+  const auto count = static_cast<std::size_t>(p.count());
+  const std::int64_t longest = p.reads_sources() ? model_.encoder.sequence : sequence_;
+  const auto value = [&](std::size_t column, std::size_t r) -> std::int32_t& {
+    return p.on_host[column * count + r];
+  };
   for (std::size_t r = 0; r < count; ++r) {
     const CachedToken row = r < rows.size() ? rows[r] : CachedToken{};
-    check(row.position >= 0 && row.position < model_.sequence && row.text < texts_,
+    check(row.position >= 0 && row.position < longest && row.text < texts_,
           "the token at position ", row.position, " of text ", row.text,
-          " is not within the cache of ", texts_, " texts of ", model_.sequence, " tokens");
-    p.on_host[r] = row.text;
-    p.on_host[count + r] = row.token;
-    p.on_host[2 * count + r] = row.position;
+          " is not within the cache of ", texts_, " texts of ", longest, " tokens");
+    value(0, r) = row.text;
+    value(1, r) = row.token;
+    value(2, r) = row.position;
+    if (!p.reads_sources()) {
+      if (model_.encoder.present())
+        value(3, r) = row.text < 0 ? 0 : source_ends_[static_cast<std::size_t>(row.text)];
+      continue;
+    }
+    const auto number = static_cast<std::int32_t>(r);
+    value(3, r) = row.text < 0 ? number : number - row.position;
+    if (row.text < 0) continue;
+    check(row.position == 0 ||
+              (r > 0 && value(0, r - 1) == row.text && value(2, r - 1) == row.position - 1),
+          "the source of text ", row.text, " is not in consecutive rows");
+    source_ends_[static_cast<std::size_t>(row.text)] = row.position;
+  }
+  for (std::size_t r = count; p.reads_sources() && r-- > 0;) {
+    const bool continues = r + 1 < count && value(3, r + 1) == value(3, r);
+    const auto number = static_cast<std::int32_t>(r);
+    value(4, r) = continues ? value(4, r + 1) : value(0, r) < 0 ? number : number + 1;
   }
   copy_to_device<std::int32_t>(handle, flat(p.rows), p.on_host);
   fence(handle, "model/decoder passes tokens");
-  const auto row = [&](std::size_t number) {
-    return View1<std::int32_t>(p.rows.data() + number * count, count);
-  };
-  const kernels::CacheRows places{row(0), row(2)};
-  if (p.embedding) {
-    const architecture::TrainingObjective objective = architecture::objective_of(model_);
-    std::vector<View1<std::int32_t>> fields(objective.fields.size());
-    fields[objective.field("tokens")] = row(1);
-    MicroContext context;
-    context.fields = fields;
-    context.positions = places.positions;
-    p.embedding->forward(handle, p.x, {}, p.scratch, context);
+}
+
+template <class P>
+void Decoder<P>::embed(const Handle& handle, const Pass& p, const Decoding<P>& decoding) const {
+  // Kernels only read the tokens.
+  const View1<std::int32_t> tokens = part(flat(p.rows), p.count(), p.count());
+  std::vector<View1<std::int32_t>> fields(objective_.fields.size());
+  fields[objective_.field(p.reads_sources() ? "source" : "tokens")] = tokens;
+  MicroContext context;
+  context.fields = fields;
+  context.positions = decoding.rows.positions;
+  p.embedding->decode(handle, p.x, p.memory, p.scratch, decoding, context);
+}
+
+template <class P>
+auto Decoder<P>::source(const Pass& p) const -> View2<T> {
+  return trireme::matrix(p.message, p.count(), p.sizes().hidden);
+}
+
+/// The stream of the source passes from the model's values through the layers of the encoder and
+/// back. Each layer of the decoder reads it.
+template <class P>
+void Decoder<P>::encode(const Handle& handle, const Pass& p, const Decoding<P>& decoding) const {
+  if (encoder_layers_ > 0) kernels::copy<T>(handle, flat(p.x), flat<const T>(source(p)));
+  for (std::size_t l = 0; l < encoder_layers_; ++l)
+    p.layers[l]->decode(handle, l + 1 == encoder_layers_ ? source(p) : p.x, p.memory, p.scratch,
+                        decoding);
+}
+
+template <class P>
+void Decoder<P>::run_layers(const Handle& handle, const Pass& p, const Decoding<P>& of_pass) const {
+  Decoding<P> decoding = of_pass;
+  if (p.reads_sources()) encode(handle, p, decoding);
+  for (std::size_t l = encoder_layers_; l < p.layers.size(); ++l) {
+    const Cache& cache = caches_[l - encoder_layers_];
+    decoding.key_cache = cache.keys;
+    decoding.value_cache = cache.values;
+    decoding.source.key_cache = cache.source_keys;
+    decoding.source.value_cache = cache.source_values;
+    p.layers[l]->decode(handle, p.x, p.memory, p.scratch, decoding);
   }
-  for (std::size_t l = 0; l < p.layers.size(); ++l)
-    p.layers[l]->decode(handle, p.x, p.memory, p.scratch,
-                        {keys_[l], values_[l], p.queries, places});
+}
+
+template <class P>
+void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
+                     bool with_logits) {
+  Pass& p = *passes_.at(static_cast<std::size_t>(width));
+  check(std::ssize(rows) <= p.count() && (!with_logits || width == PassWidth::narrow),
+        "a pass over ", rows.size(), " tokens");
+  copy(handle, p, rows);
+  Decoding<P> decoding;
+  decoding.queries = p.queries;
+  if (p.reads_sources()) {
+    decoding.source.rows = {p.column(0), p.column(2)};
+    decoding.source.begin = p.column(3);
+    decoding.source.end = p.column(4);
+  } else {
+    decoding.rows = {p.column(0), p.column(2)};
+    if (model_.encoder.present()) decoding.source.ends = {p.column(0), p.column(3)};
+  }
+  if (p.embedding) embed(handle, p, decoding);
+  run_layers(handle, p, decoding);
   if (!with_logits || !head_) return;
   kernels::copy<T>(handle, flat(head_->input(head_memory_)), flat<const T>(p.x));
-  Decoding<P> decoding;
   decoding.logits = logits_;
   head_->decode(handle, {}, head_memory_, p.scratch, decoding);
 }

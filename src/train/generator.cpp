@@ -80,11 +80,18 @@ class TypedGenerator final : public Generator {
   using Logit = Accumulate<T>;
 
   TypedGenerator(const deck::Config& config, const architecture::Architecture& architecture,
-                 grid::Grid& grid, std::int64_t texts)
+                 grid::Grid& grid, const GeneratorSizes& sizes)
       : vocabulary_(config.model.vocabulary),
-        sequence_(config.model.sequence),
-        groups_(std::min(config.parallel.pipeline, texts)),
-        places_((texts + groups_ - 1) / groups_),
+        tokens_(sizes.tokens),
+        // A text of a decoder with an encoder begins with one token. Relative positions have no
+        // limit.
+        sequence_(config.model.encoder.present() ? tokens_ : config.model.sequence),
+        source_sequence_(config.model.encoder.sequence),
+        start_token_(config.model.encoder.present()
+                         ? static_cast<std::int32_t>(deck::span_ids(config).start)
+                         : -1),
+        groups_(std::min(config.parallel.pipeline, sizes.texts)),
+        places_((sizes.texts + groups_ - 1) / groups_),
         handle_(kernel_choice(config.precision)),
         architecture_(architecture),
         tensor_(grid.communicator(Axis::tensor)),
@@ -93,7 +100,7 @@ class TypedGenerator final : public Generator {
                     architecture::make_shard(architecture, config.parallel, pipeline_.rank(),
                                              tensor_.rank()),
                     false),
-        decoder_(architecture, parameters_, tensor_, {groups_ * places_, places_}) {
+        decoder_(architecture, parameters_, tensor_, {groups_ * places_, places_, sequence_}) {
     handle_.prepare_products(dtype_of<T>);
     if (!decoder_.has_head()) return;
     if (tensor_.size() > 1) gathered_ = Arena("logits of all tensor ranks", gathered_bytes());
@@ -104,12 +111,13 @@ class TypedGenerator final : public Generator {
     load_weights(handle_, reader, architecture_, parameters_);
   }
 
-  void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
-                const Sampling& sampling) override {
+  void generate(Continuations& texts, std::int32_t end_token, const Sampling& sampling) override {
     std::vector<Group> groups;
     for (std::int64_t g = 0; g < groups_; ++g)
       groups.push_back(
-          {TextGroup(static_cast<std::int32_t>(g * places_), places_, sequence_), {}, {}});
+          {TextGroup(static_cast<std::int32_t>(g * places_), places_, sequence_, source_sequence_),
+           {},
+           {}});
     std::size_t next = 0;
     for (bool any = true; any;) {
       any = false;
@@ -117,9 +125,13 @@ class TypedGenerator final : public Generator {
         receive_tokens(group);
         if (std::ranges::any_of(group.drawn, [](std::int32_t token) { return token < 0; }))
           return give_up(groups, group);
-        take_tokens(group, texts, tokens, end_token);
-        for (; next < texts.count() && group.texts.has_room(); ++next)
-          group.texts.begin(next, texts.begin(next));
+        take_tokens(group, texts, end_token);
+        for (; next < texts.count() && group.texts.has_room(); ++next) {
+          if (source_sequence_ > 0)
+            group.texts.begin(next, {start_token_}, texts.begin(next));
+          else
+            group.texts.begin(next, texts.begin(next));
+        }
         if (group.texts.empty()) continue;
         any = true;
         pass(group, texts, sampling);
@@ -144,14 +156,13 @@ class TypedGenerator final : public Generator {
   }
 
   /// Continues the group's texts with the drawn tokens, or ends them.
-  void take_tokens(Group& group, Continuations& texts, std::int64_t tokens,
-                   std::int32_t end_token) const {
+  void take_tokens(Group& group, Continuations& texts, std::int32_t end_token) const {
     const auto drawing = group.texts.drawing();
     for (std::size_t row = 0; row < drawing.size(); ++row) {
       if (!drawing[row]) continue;
       const std::int32_t token = group.drawn[row];
       const bool more = token != end_token && texts.take(*drawing[row], token) &&
-                        group.texts.drawn(row) + 1 < tokens;
+                        group.texts.drawn(row) + 1 < tokens_;
       group.texts.append(row, token, more);
       if (!more) texts.end(*drawing[row]);
     }
@@ -160,8 +171,8 @@ class TypedGenerator final : public Generator {
   /// Runs this rank's part of the group's next pass.
   void pass(Group& group, const Continuations& texts, const Sampling& sampling) {
     const TextGroup::Pass next = group.texts.next();
-    const View1<T> x = flat(decoder_.x(next.width));
-    pipeline_.wait(send_, "hidden states, generation");  // the previous pass sends from x
+    const View1<T> x = decoder_.message(next.width);
+    pipeline_.wait(send_, "hidden states, generation");  // the previous pass may send from x
     if (pipeline_.rank() > 0) {
       pipeline_.begin_group();
       grid::Request request = pipeline_.start_receive<T>(handle_, x, pipeline_.rank() - 1, 1);
@@ -251,9 +262,12 @@ class TypedGenerator final : public Generator {
   }
 
   std::int64_t vocabulary_;
-  std::int64_t sequence_;
-  std::int64_t groups_;  ///< number of groups of texts, at most one for each pipeline rank
-  std::int64_t places_;  ///< largest number of texts in a group
+  std::int64_t tokens_;           ///< largest number of tokens generated for a text
+  std::int64_t sequence_;         ///< tokens of a text in the cache
+  std::int64_t source_sequence_;  ///< tokens of a source; 0 without an encoder
+  std::int32_t start_token_;      ///< first token of a text with a source
+  std::int64_t groups_;           ///< number of groups of texts, at most one for each pipeline rank
+  std::int64_t places_;           ///< largest number of texts in a group
   kernels::Handle handle_;
   const architecture::Architecture& architecture_;
   grid::Communicator& tensor_;
@@ -270,9 +284,9 @@ class TypedGenerator final : public Generator {
 
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
                                           const architecture::Architecture& architecture,
-                                          grid::Grid& grid, std::int64_t texts) {
+                                          grid::Grid& grid, const GeneratorSizes& sizes) {
   return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Generator> {
-    return std::make_unique<TypedGenerator<P>>(config, architecture, grid, texts);
+    return std::make_unique<TypedGenerator<P>>(config, architecture, grid, sizes);
   });
 }
 

@@ -1,8 +1,11 @@
+// The order of passes of a group of texts: sources that wait, then the tokens of prompts, then one
+// token of each text.
 #include <trireme/train/text_group.hpp>
 
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::train {
 namespace {
@@ -12,8 +15,12 @@ constexpr std::int64_t worth_a_wide_pass = 12;
 
 }  // namespace
 
-TextGroup::TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence)
-    : first_place_(first_place), sequence_(sequence), places_(static_cast<std::size_t>(places)) {}
+TextGroup::TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence,
+                     std::int64_t source_sequence)
+    : first_place_(first_place),
+      sequence_(sequence),
+      source_sequence_(source_sequence),
+      places_(static_cast<std::size_t>(places)) {}
 
 bool TextGroup::has_room() const {
   return std::ranges::any_of(places_, [](const Place& p) { return !p.text; });
@@ -27,11 +34,15 @@ void TextGroup::keep_last(std::vector<std::int32_t>& tokens, std::int64_t most) 
   if (std::ssize(tokens) > most) tokens.erase(tokens.begin(), tokens.end() - most);
 }
 
-void TextGroup::begin(std::size_t text, const std::vector<std::int32_t>& tokens) {
+void TextGroup::begin(std::size_t text, const std::vector<std::int32_t>& tokens,
+                      std::vector<std::int32_t> source) {
   check(!tokens.empty(), "text ", text, " has no token");
+  check(source.empty() == (source_sequence_ == 0) && std::ssize(source) <= source_sequence_,
+        "the source of text ", text, " has ", source.size(), " tokens, expected at most ",
+        source_sequence_, ", and at least one with an encoder");
   const auto free = std::ranges::find_if(places_, [](const Place& p) { return !p.text; });
   check(free != places_.end(), "no room for text ", text);
-  *free = {text, tokens};
+  *free = {text, tokens, std::move(source)};
   keep_last(free->tokens, sequence_);
 }
 
@@ -42,12 +53,29 @@ model::CachedToken TextGroup::pass_token(std::size_t place) {
           p.tokens[static_cast<std::size_t>(position)], position};
 }
 
+auto TextGroup::next_sources() -> Pass {
+  Pass pass;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    std::vector<std::int32_t>& source = places_[i].source;
+    if (std::ssize(pass.rows) + std::ssize(source) > source_sequence_) continue;
+    for (std::size_t position = 0; position < source.size(); ++position)
+      pass.rows.push_back({first_place_ + static_cast<std::int32_t>(i), source[position],
+                           static_cast<std::int32_t>(position)});
+    source.clear();
+  }
+  pass.width = std::ssize(pass.rows) <= model::wide_rows ? model::PassWidth::source
+                                                         : model::PassWidth::long_source;
+  return pass;
+}
+
 auto TextGroup::next() -> Pass {
   std::int64_t waiting = 0;  // number of waiting tokens that are not the last of their text
   for (const Place& p : places_)
     if (p.text) waiting += p.waiting() - 1;
-  Pass pass;
   drawing_.assign(places_.size(), std::nullopt);
+  Pass pass = next_sources();
+  if (!pass.rows.empty()) return pass;
+  pass = {};
   if (waiting >= worth_a_wide_pass) {
     pass.width = model::PassWidth::wide;
     for (std::size_t i = 0; i < places_.size(); ++i)

@@ -97,6 +97,101 @@ TEST_F(Generate, TextsDoNotDependOnTheLayout) {
   }
 }
 
+/// A model with an encoder, whose prompts are its sources.
+class GenerateTargets : public Generate {
+ protected:
+  GenerateTargets() { EXPECT_EQ(run(train(1, keys_ + "run.steps=50")), 0) << err(); }
+  const std::string keys_ =
+      "model.family=t5 model.layers=2 encoder.layers=3 encoder.sequence=40 model.sequence=10 "
+      "model.vocabulary=261 run.directory=t5 precision.compute=fp64 "
+      "optimizer.learning_rate=2e-2 ";
+};
+
+/// Sources of different lengths, more than fit a pass; a border between stages in the encoder,
+/// between the stacks and in the decoder; texts that are longer than the model's samples.
+TEST_F(GenerateTargets, DoNotDependOnTheLayout) {
+  std::string prompts;
+  for (int i = 0; i < 7; ++i) {
+    prompts += "the <extra_id_0> brown fox " + std::to_string(i);
+    prompts +=
+        std::string(i % 3 == 0 ? "" : " <extra_id_1>") + std::string(2 * std::size_t(i), 'x');
+    prompts += "\n";
+  }
+  folder_.write("prompts.txt", prompts);
+  for (const std::string draw : {"--temperature 0 ", "--seed 3 "}) {
+    std::string texts;
+    for (const auto& [ranks, keys] : std::vector<std::pair<int, std::string>>{
+             {1, "--batch 1"},
+             {1, ""},
+             {2, ""},
+             {2, "parallel.tensor=2"},
+             {2, "parallel.pipeline=2 --batch 3"},
+             {2, "parallel.partition=4,1 parallel.pipeline=2"},
+             {3, "parallel.tensor=3 --batch 2"},
+             {3, "parallel.partition=2,1,2 parallel.pipeline=3"},
+             {4, "parallel.tensor=2 parallel.pipeline=2 parallel.sequence_parallel=true"}}) {
+      SCOPED_TRACE(draw + std::to_string(ranks) + " " + keys);
+      ASSERT_EQ(generate(ranks, keys_ + "--prompts prompts.txt --tokens 30 " + draw + keys), 0)
+          << err();
+      if (texts.empty()) texts = out();
+      EXPECT_EQ(occurrences(out(), "---- prompt "), 7);
+      EXPECT_EQ(out(), texts);
+    }
+    EXPECT_EQ(texts.rfind("---- prompt 1 of 7\nthe <extra_id_0> brown fox 0\n", 0), 0u) << texts;
+    EXPECT_GT(occurrences(texts, "<extra_id_0>"), 7) << "targets name their spans";
+  }
+}
+
+TEST_F(GenerateTargets, AreJsonLinesWithTheirEnd) {
+  folder_.write("prompts.jsonl", R"({"prompt": "the <extra_id_0> brown fox"})"
+                                 "\n"
+                                 R"({"prompt": "the quick brown <extra_id_0> 12 jumps"})");
+  ASSERT_EQ(run(train(1, keys_ + "run.steps=150")), 0) << err();  // it learns the length
+  ASSERT_EQ(generate(1, keys_ + "--prompts prompts.jsonl --tokens 30 --temperature 0 -o t.jsonl"),
+            0)
+      << err();
+  EXPECT_NE(err().find("note: the encoder reads each prompt up to token 258; each text begins "
+                       "after token 257"),
+            std::string::npos)
+      << err();
+  const auto found = lines("t.jsonl");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0]["prompt_tokens"], 4 + 1 + 10 + 1);
+  EXPECT_EQ(found[0]["prompt_tokens_left_out"], 0);
+  for (const Json& line : found) {
+    EXPECT_EQ(line["end"], "end_of_target") << line;
+    EXPECT_EQ(line["tokens"], 9) << "a target of 10 tokens without its end";
+    EXPECT_EQ(line["text"].get<std::string>().rfind("<extra_id_0>", 0), 0u) << line;
+  }
+  ASSERT_EQ(generate(1, keys_ + "--prompts prompts.jsonl --tokens 30 --temperature 0 --stop "
+                                "'<extra_id_0>' -o stopped.jsonl"),
+            0)
+      << err();
+  EXPECT_EQ(lines("stopped.jsonl").at(0)["end"], "stop");
+}
+
+TEST_F(GenerateTargets, ReportOneErrorPerMistake) {
+  const std::string longest(39, 'x');
+  folder_.write("prompts.txt", longest + "\n\n");
+  folder_.write("long.jsonl", R"({"prompt": ")" + longest + R"(y"})");
+  ASSERT_EQ(generate(1, keys_ + "--tokens 1 --prompt " + longest), 0) << err();
+  for (const auto& [arguments, part] : std::vector<std::pair<std::string, std::string>>{
+           {"",
+            "the prompt has no tokens, but a model with an encoder needs a text to read; give "
+            "one with --prompt or --prompts"},
+           {"--prompts prompts.txt", "prompts.txt:2 has no tokens"},
+           {"--prompts long.jsonl",
+            "long.jsonl:1 has 41 tokens with the end token, but the encoder reads at most "
+            "[encoder] sequence = 40 (command line); shorten the prompt"},
+           {"--prompt x --chat chatml",
+            "--chat chatml needs a model that continues a conversation, but the deck has [encoder] "
+            "layers = 3 (command line)"}}) {
+    SCOPED_TRACE(arguments);
+    EXPECT_EQ(generate(2, keys_ + arguments), 2);
+    expect_one_error({part});
+  }
+}
+
 TEST_F(Generate, StopTextsEndATextAndAreOmitted) {
   std::string whole, arguments;
   std::size_t at = 0;  // of two characters that a shell leaves as they are

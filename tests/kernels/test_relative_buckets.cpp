@@ -27,6 +27,7 @@ const BucketCase bucket_cases[] = {
                         6050, 7677, 9742, 12364, 15690, 19911, 25268, 32066, 40694, 51642}},
     {8, 20, true, {2, 7}},
     {5, 50, false, {2, 6, 18}},
+    {8, 6, false, {4, 5, 5, 6}},  // no distance is in bucket 5
     {4, 3, true, {1}}};
 
 /// T5's bucket of an offset, from the smallest distances.

@@ -1,5 +1,6 @@
 #include <trireme/data/token_source.hpp>
 #include <trireme/deck/families.hpp>
+#include <trireme/model/decoder.hpp>
 #include <trireme/model/rank_model.hpp>
 
 #include "model/whole_model.hpp"
@@ -295,6 +296,127 @@ TEST_P(T5Form, GradientsWithDropoutMatchFiniteDifferences) {
   loss();
   stage.backward(handle, 0, micro, [](std::int64_t) {});
   expect_derivatives(parameters, loss);
+}
+
+using Ids = std::vector<std::int32_t>;
+
+/// Ids of a source or of a text; texts begin with the start token, which is 0.
+Ids t5_ids(std::int64_t number, std::int64_t length, std::int64_t factor) {
+  Ids ids;
+  for (std::int64_t s = 0; s < length; ++s) ids.push_back(t5_token(number, s, factor));
+  if (factor == 17) ids.front() = 0;
+  return ids;
+}
+
+/// Logits [tokens, V] of a pass over a whole source and a whole text.
+std::vector<double> t5_logits(deck::ModelConfig model, const T5Golden& golden, const Ids& source,
+                              const Ids& tokens) {
+  model.encoder.sequence = std::ssize(source);
+  model.sequence = std::ssize(tokens);
+  const auto architecture = architecture::describe(model);
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
+  set_t5_weights(parameters, golden);
+  const WholeModel<Fp64> stage(architecture, parameters, {1, 1, false, false});
+  const kernels::Handle handle;
+  set_values(stage.field(0, "source"), source);
+  set_values(stage.tokens(0), tokens);
+  set_values(stage.targets(0), tokens);
+  stage.zero_loss(handle);
+  MicroContext context;
+  context.sequence = model.sequence;
+  stage.evaluate(handle, 0, context, 1);
+  const auto logits = stage.rank_model().head_tensor<double>(0, "logits");
+  const std::size_t stride = logits.stride(0), rows = logits.extent(0);
+  const auto padded = values_of(View1<double>(logits.data(), rows * stride));
+  std::vector<double> values;
+  for (std::size_t r = 0; r < rows; ++r)
+    values.insert(values.end(), padded.begin() + std::ptrdiff_t(r * stride),
+                  padded.begin() + std::ptrdiff_t(r * stride + logits.extent(1)));
+  return values;
+}
+
+/// A text in a cache, and the logits after its tokens so far.
+struct CachedText {
+  Ids source, tokens;
+  std::vector<double> logits = {};
+
+  std::vector<CachedToken> source_rows(std::int32_t place) const {
+    std::vector<CachedToken> rows;
+    for (const std::int32_t id : source)
+      rows.push_back({place, id, static_cast<std::int32_t>(rows.size())});
+    return rows;
+  }
+};
+
+class T5Version : public ::testing::TestWithParam<Version> {};
+INSTANTIATE_TEST_SUITE_P(Models, T5Version, ::testing::Values(Version::v1_0, Version::v1_1),
+                         [](const auto& test) { return name_of_version(test.param); });
+
+/// Sources of different lengths, alone or together in a pass, and texts that begin at different
+/// passes, are longer than a sample, and take the places of other texts.
+TEST_P(T5Version, CachedLogitsMatchTheUncachedModel) {
+  const T5Golden golden(GetParam());
+  deck::ModelConfig model = t5_model(GetParam());
+  constexpr std::int64_t longest = 90, places = 3, text_tokens = 33;
+  const auto text = [](std::int64_t number, std::int64_t source, std::int64_t tokens) {
+    return CachedText{t5_ids(number, source, 31), t5_ids(number, tokens, 17)};
+  };
+  model.encoder.sequence = longest;
+  const auto architecture = architecture::describe(model);
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
+  set_t5_weights(parameters, golden);
+  const auto alone = grid::Communicator::self();
+  Decoder<Fp64> decoder(architecture, parameters, *alone, {places, places, text_tokens});
+  const kernels::Handle handle;
+  const auto expect_whole_passes = [&](const CachedText& t) {
+    const auto expected = t5_logits(model, golden, t.source, t.tokens);
+    ASSERT_EQ(t.logits.size(), expected.size());
+    double largest = 0;
+    for (const double x : expected) largest = std::max(largest, std::abs(x));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(t.logits[i], expected[i], 1e-10 * largest)
+          << t.source.size() << " source tokens, logit " << i;
+  };
+
+  std::array<CachedText, places> texts{text(0, 31, text_tokens), text(1, longest, 20),
+                                       text(2, 7, 9)};
+  decoder.run(handle, texts[1].source_rows(1), PassWidth::long_source, false);
+  std::vector<CachedToken> together = texts[2].source_rows(2);
+  const auto other = texts[0].source_rows(0);
+  together.insert(together.end(), other.begin(), other.end());
+  decoder.run(handle, together, PassWidth::source, false);
+  for (std::size_t pass = 0; pass < 40; ++pass) {
+    if (pass == 13) {  // the place of a text that is complete
+      ASSERT_EQ(texts[2].logits.size(), texts[2].tokens.size() * t5_vocabulary);
+      expect_whole_passes(texts[2]);
+      texts[2] = text(3, 1, 25);
+      decoder.run(handle, texts[2].source_rows(2), PassWidth::source, false);
+    }
+    std::vector<CachedToken> rows;
+    std::vector<bool> has_token;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const std::size_t next = texts[i].logits.size() / t5_vocabulary;
+      has_token.push_back(pass >= 2 * i && next < texts[i].tokens.size());
+      rows.push_back(has_token.back()
+                         ? CachedToken{static_cast<std::int32_t>(i), texts[i].tokens[next],
+                                       static_cast<std::int32_t>(next)}
+                         : CachedToken{});
+    }
+    decoder.run(handle, rows, PassWidth::narrow, true);
+    const std::vector<double> logits = values_of(decoder.logits());  // [places, V]
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      if (has_token[i])
+        texts[i].logits.insert(texts[i].logits.end(),
+                               logits.begin() + std::ptrdiff_t(i * t5_vocabulary),
+                               logits.begin() + std::ptrdiff_t((i + 1) * t5_vocabulary));
+  }
+  for (const CachedText& each : texts) expect_whole_passes(each);
+
+  using Rows = std::vector<CachedToken>;
+  EXPECT_THROW(decoder.run(handle, Rows{{0, 1, text_tokens}}, PassWidth::narrow, true), Error);
+  EXPECT_THROW(decoder.run(handle, Rows{{0, 1, 1}}, PassWidth::source, false), Error)
+      << "a source without its first token";
+  EXPECT_THROW(decoder.run(handle, Rows{{0, 1, 0}, {1, 1, 1}}, PassWidth::source, false), Error);
 }
 
 TEST_P(T5Form, PlannedBytesMatchTheAllocation) {

@@ -1,8 +1,10 @@
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
+#include <trireme/train/generator.hpp>
 #include <trireme/train/load.hpp>
 
+#include "support/runtime.hpp"
 #include "support/small_gpt.hpp"
 #include "support/source_folder.hpp"
 #include "support/temporary_folder.hpp"
@@ -11,9 +13,11 @@
 
 #include <fstream>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 /// T5s that Hugging Face transformers has written, against what its models make of them:
-/// tests/golden/t5_hugging_face/make.py.
+/// tests/golden/t5_hugging_face/make.py and tests/golden/t5_generate/make.py.
 namespace trireme::train {
 namespace {
 
@@ -78,6 +82,82 @@ TEST_P(ImportedT5, LossesMatchTransformers) {
     const double loss = value_of(stage.loss()) / static_cast<double>(model.sequence);
     EXPECT_NEAR(loss, sample.loss, t5_rounding * sample.loss);
   }
+}
+
+/// A source and its greedy text, a line of t5_generate's files.
+struct GreedyText {
+  std::vector<std::int32_t> source, text;
+};
+
+std::vector<GreedyText> read_greedy_texts(const std::string& path) {
+  std::vector<GreedyText> texts;
+  for (const SpanSample& sample : read_span_samples(path))
+    texts.push_back({sample.source, sample.targets});
+  return texts;
+}
+
+/// The sources of texts, and their generated tokens.
+struct GreedyTexts final : Continuations {
+  explicit GreedyTexts(const std::vector<GreedyText>& all)
+      : texts(all), found(all.size()), ended(all.size()) {}
+
+  std::size_t count() const override { return texts.size(); }
+  std::vector<std::int32_t> begin(std::size_t i) override { return texts[i].source; }
+  std::uint32_t sample(std::size_t i) const override { return static_cast<std::uint32_t>(i); }
+  bool take(std::size_t i, std::int32_t token) override {
+    found[i].push_back(token);
+    return true;
+  }
+  void end(std::size_t i) override { ++ended[i]; }
+
+  const std::vector<GreedyText>& texts;
+  std::vector<std::vector<std::int32_t>> found;
+  std::vector<int> ended;
+};
+
+/// Under mpiexec, on all tensor and pipeline sizes of so many ranks.
+TEST_P(ImportedT5, GreedyTextsMatchTransformers) {
+  constexpr std::int32_t end_token = 1;
+  constexpr std::int64_t tokens = 24;
+  const TemporaryFolder folder;
+  const auto golden = golden_file(text("t5_hugging_face/", GetParam()));
+  const std::string path = golden + "/config.json";
+  deck::Config config;
+  config.model = hugging_face::parse_config(io::read_text_file(path), path).model;
+  hugging_face::import_weights(hugging_face::TensorFolder(golden), config.model, DType::fp64,
+                               folder.path().string(), {0, 0, ""});
+  const checkpoint::Reader reader(folder.file("step_00000000"));
+  const auto texts = read_greedy_texts(golden_file(text("t5_generate/", GetParam(), ".txt")));
+  ASSERT_EQ(texts.size(), 6u);
+  config.precision.compute = DType::fp64;
+  config.data.start_token = 0;
+  config.parallel.data = 1;
+  const std::int64_t ranks = runtime().ranks();
+  int runs = 0;
+  for (std::int64_t tensor = 1; tensor <= std::min<std::int64_t>(ranks, 3); ++tensor)
+    // The encoder's longest source fits a short pass, or not.
+    for (const auto& [batch, longest] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 13}, {4, 100}, {7, 13}}) {
+      if (ranks % tensor != 0) continue;
+      SCOPED_TRACE(text(tensor, " tensor ranks of ", ranks, ", ", batch, " texts, ", longest));
+      config.model.encoder.sequence = longest;
+      config.parallel.tensor = tensor;
+      config.parallel.pipeline = ranks / tensor;
+      const auto architecture = architecture::describe(config.model);
+      grid::Grid grid(runtime().world(),
+                      layout::ProcessGrid(config.parallel.axes(), runtime().ranks()),
+                      config.parallel.stage_map());
+      const auto generator = make_generator(config, architecture, grid, {batch, tokens});
+      generator->load(reader);
+      GreedyTexts greedy(texts);
+      generator->generate(greedy, end_token, {.temperature = 0});
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        EXPECT_EQ(greedy.found[i], texts[i].text) << "text " << i;
+        EXPECT_EQ(greedy.ended[i], 1);
+      }
+      ++runs;
+    }
+  EXPECT_GT(runs, 0);
 }
 
 }  // namespace

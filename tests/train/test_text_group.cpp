@@ -50,6 +50,38 @@ TEST(TextGroup, WidePassesHoldManyPromptTokens) {
   EXPECT_THROW(group.begin(2, {1}), Error) << "no room";
 }
 
+TEST(TextGroup, PassesWholeSourcesBeforeTheirTexts) {
+  using Rows = std::vector<model::CachedToken>;
+  TextGroup group(4, 3, 10, 100);
+  group.begin(7, {0}, {1, 2});
+  group.begin(8, {0}, Tokens(99, 3));
+  group.begin(9, {0}, {5});
+  const auto first = group.next();  // the second source does not fit
+  EXPECT_EQ(first.width, model::PassWidth::source);
+  EXPECT_FALSE(first.with_logits);
+  EXPECT_EQ(first.rows, (Rows{{4, 1, 0}, {4, 2, 1}, {6, 5, 0}}));
+  EXPECT_EQ(group.drawing(), (std::vector<std::optional<std::size_t>>(3)));
+  const auto second = group.next();
+  EXPECT_EQ(second.width, model::PassWidth::long_source);
+  ASSERT_EQ(second.rows.size(), 99u);
+  EXPECT_EQ(second.rows[98], (model::CachedToken{5, 3, 98}));
+  const auto third = group.next();
+  EXPECT_EQ(third.width, model::PassWidth::narrow);
+  EXPECT_TRUE(third.with_logits);
+  EXPECT_EQ(third.rows, (Rows{{4, 0, 0}, {5, 0, 0}, {6, 0, 0}}));
+  group.append(0, 11, true);
+  group.append(1, 12, false);
+  group.append(2, 13, true);
+  group.begin(10, {0}, {6, 7});
+  EXPECT_EQ(group.next().rows, (Rows{{5, 6, 0}, {5, 7, 1}}));
+  EXPECT_EQ(group.next().rows, (Rows{{4, 11, 1}, {5, 0, 0}, {6, 13, 1}}));
+
+  TextGroup other(0, 1, 10, 100);
+  EXPECT_THROW(other.begin(0, {0}), Error) << "no source";
+  EXPECT_THROW(other.begin(0, {0}, Tokens(101, 1)), Error) << "longer than the encoder reads";
+  EXPECT_THROW(TextGroup(0, 1, 10).begin(0, {0}, {1}), Error) << "no encoder";
+}
+
 /// Texts of any length, against straight-line code: before each draw, the cache holds the last
 /// tokens of the text, from position 0 on.
 TEST(TextGroup, CacheHoldsTheTextBeforeEachDraw) {

@@ -12,7 +12,7 @@
 
 namespace trireme::commands {
 
-/// A text to continue; with --chat, the conversation to continue.
+/// A text to continue, or with an encoder to read; with --chat, the conversation to continue.
 struct Prompt {
   std::string words;
   data::Chat chat;
@@ -42,7 +42,7 @@ class Texts {
   /// `options` must outlive this object. UsageError for mistakes in the prompts.
   Texts(const deck::Deck& deck, const GenerateOptions& options);
 
-  /// A sentence about the ids before prompts.
+  /// A sentence about the ids before prompts, and with an encoder about the ids around texts.
   std::string prefix_text() const;
   /// Warns of prompts that are cut at the beginning.
   void warn_of_long_prompts() const;
@@ -51,13 +51,23 @@ class Texts {
   void set_step(std::int64_t step) { step_ = step; }
 
   bool is_chat() const { return chat_ != data::ChatFormat::none; }
-  /// The token that ends a text. A conversation also ends with the end-of-document token.
+  /// Whether an encoder reads the prompts, so that texts are targets of their own.
+  bool are_targets() const { return source_sequence_ > 0; }
+  /// The token that ends a text. A continuation also ends with the end-of-document token.
   std::int32_t end() const;
+  bool ends_with(std::int32_t token) const {
+    return !are_targets() && token == tokenizer_->end_of_document();
+  }
+  /// The ids that the text of text n's first token depends on.
+  std::vector<std::int32_t> ids_before_text(std::int64_t n) const {
+    return are_targets() ? std::vector<std::int32_t>() : ids(n);
+  }
 
   std::int64_t count() const { return std::ssize(prompts_) * options_.samples; }
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& prompt(std::int64_t n) const { return prompts_[prompt_of_text(n)].words; }
-  /// The ids of text n's prompt: the beginning of a document, or a conversation up to the answer.
+  /// The ids of text n's prompt: the beginning of a document, a conversation up to the answer, or a
+  /// whole source.
   std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
 
   /// Line before text n; "" if there is only one text.
@@ -71,11 +81,14 @@ class Texts {
     return static_cast<std::size_t>(n / options_.samples);
   }
   std::vector<std::int32_t> ids_of(std::size_t p) const;
+  std::vector<std::int32_t> source_of(std::size_t p) const;
 
   const GenerateOptions& options_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::ChatFormat chat_;
   std::int64_t sequence_;
+  std::int64_t source_sequence_;  ///< tokens that the encoder reads; 0 without an encoder
+  deck::SpanIds span_ids_ = {};   ///< with an encoder; pairs end with the end of a document
   std::int64_t step_ = 0;
   std::vector<Prompt> prompts_;
   std::vector<std::int64_t> tokens_;  ///< number of tokens of each prompt

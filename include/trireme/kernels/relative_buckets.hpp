@@ -34,7 +34,7 @@ struct RelativeBuckets {
     const std::int64_t distance = later ? (both_sides ? offset : 0) : -offset;
     int k = side - 1;
     while (k >= near && far[k - near] > distance) --k;
-    if (distance < k) k = static_cast<int>(distance);
+    if (k < near) k = static_cast<int>(distance);
     return later && both_sides ? side + k : k;
   }
 

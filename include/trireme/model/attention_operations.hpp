@@ -133,6 +133,8 @@ class AttentionOperation final : public BlockOperation<P> {
   std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override;
 
  private:
+  /// The forward pass of generation.
+  void decode(const PassArguments<P>& call, const Decoding<P>& decoding) const;
   kernels::AttentionDropout dropout(const MicroContext& context) const;
   kernels::AttentionShape shape(const MicroContext& context) const;
   View3<Accumulate<T>> logsumexp(const PassArguments<P>& call) const;
@@ -149,7 +151,8 @@ class AttentionOperation final : public BlockOperation<P> {
   std::int64_t all_heads_;
   double scores_;  ///< number of scores that the mask allows
   std::int64_t layer_;
-  bool crosses_;  ///< whether keys and values are the operation's second input
+  bool crosses_;     ///< whether keys and values are the operation's second input
+  bool of_encoder_;  ///< whether queries are tokens of the source
   /// Fields of the batch with the ranges of keys, if samples hold pairs of a source and a target.
   std::optional<std::size_t> key_begin_, key_end_;
   std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank

@@ -48,10 +48,13 @@ class Block {
                       const BlockScratch<P>& scratch, const MicroContext& context) const;
   void backward_weight(const Handle& handle, const BlockMemory& memory,
                        const BlockScratch<P>& scratch, const MicroContext& context) const;
-  /// Forward pass of generation over one token per row. Reads input(memory). A layer writes x [R,
-  /// D], which may be its input; the head writes decoding.logits.
+  /// Forward pass of generation over one token per row. Reads input(memory), or in the embedding
+  /// the context's fields. The embedding and layers write x [R, D], which may be a layer's input;
+  /// the head writes decoding.logits. A pass that has no rows of the tokens, or none of the source,
+  /// skips the operations on these rows.
   void decode(const Handle& handle, View2<T> x, const BlockMemory& memory,
-              const BlockScratch<P>& scratch, const Decoding<P>& decoding) const;
+              const BlockScratch<P>& scratch, const Decoding<P>& decoding,
+              const MicroContext& context = {}) const;
 
   /// A tensor of the head by name. The tensor is in `memory`, or in `scratch` until the next pass.
   /// Error if the head has no tensor of this name.
@@ -80,6 +83,8 @@ class Block {
   void backward_input(const architecture::OperationCall& call,
                       const architecture::PhaseProgram& phase, const PassArguments<P>& arguments,
                       BlockValues<P>& values) const;
+  /// Whether an operation has rows, in its output or in an input from the same block.
+  bool has_rows(const architecture::Operation& op) const;
   void run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
            View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
            const MicroContext& context, const Decoding<P>* decoding = nullptr) const;

@@ -102,6 +102,19 @@ struct BlockScratch {
   }
 };
 
+/// Sources in a pass of generation with an encoder. Its W rows are tokens of one or more sources,
+/// each in consecutive rows, or its R rows are tokens of texts, which attend to the cached keys and
+/// values of their sources.
+template <class P>
+struct SourceDecoding {
+  using T = typename P::Compute;
+  View3<T> key_cache;                    // [B, S', Hkv K]; empty in the encoder
+  View3<T> value_cache;                  // [B, S', Hkv K]; empty in the encoder
+  kernels::CacheRows rows;               ///< positions of the W rows in the caches
+  View1<const std::int32_t> begin, end;  // [W] first row, and one past the last row, of the source
+  kernels::CacheRows ends;               ///< of the R rows: last positions of their sources
+};
+
 /// Arguments of generation in addition to the arguments of a forward pass.
 template <class P>
 struct Decoding {
@@ -110,6 +123,7 @@ struct Decoding {
   View3<T> value_cache;              // [B, S, Hkv K]
   View2<T> queries;                  // [R, H K] scratch
   kernels::CacheRows rows;           ///< positions of the R rows in the caches
+  SourceDecoding<P> source = {};     ///< for models with an encoder
   View2<Accumulate<T>> logits = {};  // [R, V] result of the head; empty for layers
 };
 

@@ -42,7 +42,8 @@ class Continuations {
  public:
   virtual ~Continuations() = default;
   virtual std::size_t count() const = 0;
-  /// Begins text i and returns its tokens so far, at least one.
+  /// Begins text i and returns its tokens so far, at least one; with an encoder, the source of the
+  /// text instead, of at most [encoder] sequence tokens.
   virtual std::vector<std::int32_t> begin(std::size_t i) = 0;
   /// Index of text i among all texts of the command.
   virtual std::uint32_t sample(std::size_t i) const = 0;
@@ -58,19 +59,23 @@ class Generator {
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Generates up to `tokens` tokens for each of the replica's texts. A text ends early at
-  /// `end_token`, which Continuations::take() does not receive, or if take() returns false. When a
-  /// text exceeds the model's sequence length, its newer half stays as context. All ranks of the
-  /// replica must pass the same texts, and receive all tokens. If a logit is not finite, ranks with
-  /// logits throw LogitError, and other ranks return.
-  virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
-                        const Sampling& sampling) = 0;
+  /// Generates tokens for each of the replica's texts. A text ends early at `end_token`, which
+  /// Continuations::take() does not receive, or if take() returns false. When a text exceeds the
+  /// model's sequence length, its newer half stays as context; with an encoder, the whole text
+  /// stays. All ranks of the replica must pass the same texts, and receive all tokens. If a logit
+  /// is not finite, ranks with logits throw LogitError, and other ranks return.
+  virtual void generate(Continuations& texts, std::int32_t end_token, const Sampling& sampling) = 0;
 };
 
-/// A generator on the ranks of `grid` for up to `texts` texts of a replica at a time. Arguments
-/// must outlive the generator.
+/// Numbers of texts and tokens for which a generator has memory.
+struct GeneratorSizes {
+  std::int64_t texts = 1;   ///< of a replica at a time
+  std::int64_t tokens = 1;  ///< largest number of tokens that are generated for a text
+};
+
+/// A generator on the ranks of `grid`. Arguments must outlive the generator.
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
                                           const architecture::Architecture& architecture,
-                                          grid::Grid& grid, std::int64_t texts);
+                                          grid::Grid& grid, const GeneratorSizes& sizes);
 
 }  // namespace trireme::train

@@ -13,13 +13,17 @@ namespace trireme::train {
 /// next pass and stores drawn tokens.
 class TextGroup {
  public:
-  /// Uses `places` places of the cache from `first_place` on, each for `sequence` tokens.
-  TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence);
+  /// Uses `places` places of the cache from `first_place` on, each for `sequence` tokens, and with
+  /// an encoder for a source of up to `source_sequence` tokens.
+  TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence,
+            std::int64_t source_sequence = 0);
 
   bool has_room() const;
   bool empty() const;
   /// Assigns a free place to a text of at least one token, and stores its last `sequence` tokens.
-  void begin(std::size_t text, const std::vector<std::int32_t>& tokens);
+  /// `source`: tokens that the encoder reads; none without an encoder.
+  void begin(std::size_t text, const std::vector<std::int32_t>& tokens,
+             std::vector<std::int32_t> source = {});
 
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;
@@ -28,6 +32,7 @@ class TextGroup {
   };
   /// Selects the tokens of the next pass. A narrow pass has one token per text, in the row of the
   /// text's place. A wide pass has up to model::wide_rows tokens, without the last tokens of texts.
+  /// A pass over sources has whole sources; all sources are passed before the next token of a text.
   Pass next();
   /// By row: the text whose logits the last pass has computed, or std::nullopt.
   const std::vector<std::optional<std::size_t>>& drawing() const { return drawing_; }
@@ -43,16 +48,19 @@ class TextGroup {
   struct Place {
     std::optional<std::size_t> text;
     std::vector<std::int32_t> tokens;  ///< tokens of the text from position 0 on
+    std::vector<std::int32_t> source;  ///< tokens of the source until they are passed
     std::int64_t passed = 0;           ///< number of tokens that are in the cache
     std::int64_t drawn = 0;
 
     std::int64_t waiting() const { return std::ssize(tokens) - passed; }
   };
+  Pass next_sources();
   model::CachedToken pass_token(std::size_t place);
   static void keep_last(std::vector<std::int32_t>& tokens, std::int64_t most);
 
   std::int32_t first_place_;
   std::int64_t sequence_;
+  std::int64_t source_sequence_;
   std::vector<Place> places_;
   std::vector<std::optional<std::size_t>> drawing_;
 };

@@ -7,6 +7,7 @@
 #include <trireme/data/chat_lines.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
+#include <trireme/data/sentinel_names.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
@@ -66,6 +67,17 @@ std::string name_of(const data::Tokenizer& tokenizer, std::int32_t id) {
   return id == tokenizer.end_of_document() ? "the end-of-document token" : text("token ", id);
 }
 
+/// The tokenizer of the deck; with corrupted spans, with names of sentinels.
+std::unique_ptr<data::Tokenizer> tokenizer_of_texts(const deck::Deck& deck) {
+  auto tokenizer = tokenizer_of(deck);
+  if (!deck.config.model.predicts_spans()) return tokenizer;
+  const deck::SpanIds ids = deck::span_ids(deck.config);
+  return data::with_sentinels(
+      std::move(tokenizer),
+      {static_cast<std::int32_t>(ids.sentinel), deck.config.model.spans().spans,
+       1 + std::max({ids.start, ids.end, ids.sentinel})});
+}
+
 }  // namespace
 
 std::vector<Prompt> prompts_of(const GenerateOptions& options) {
@@ -102,10 +114,16 @@ std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
 
 Texts::Texts(const deck::Deck& deck, const GenerateOptions& options)
     : options_(options),
-      tokenizer_(tokenizer_of(deck)),
+      tokenizer_(tokenizer_of_texts(deck)),
       chat_(data::chat_format(options.chat)),
       sequence_(deck.config.model.sequence),
+      source_sequence_(deck.config.model.encoder.present() ? deck.config.model.encoder.sequence
+                                                           : 0),
       prompts_(prompts_of(options)) {
+  if (are_targets()) {
+    span_ids_ = deck::span_ids(deck.config);
+    if (deck.config.model.reads_pairs()) span_ids_.end = tokenizer_->end_of_document();
+  }
   if (is_chat()) data::expect_special_tokens(*tokenizer_, chat_, false);
   const std::int64_t vocabulary = deck.config.model.vocabulary;
   for (std::size_t p = 0; p < prompts_.size(); ++p) {
@@ -113,6 +131,11 @@ Texts::Texts(const deck::Deck& deck, const GenerateOptions& options)
     for (const std::int32_t id : ids)
       check_usage(id < vocabulary, prompts_[p].where, " has token ", id, ", the model only ",
                   vocabulary);
+    if (are_targets())
+      check_usage(std::ssize(ids) <= source_sequence_, prompts_[p].where, " has ", ids.size(),
+                  " tokens with the end token, but the encoder reads at most ",
+                  deck.cite("encoder", "sequence"),
+                  "; shorten the prompt, or set a larger sequence");
     tokens_.push_back(std::ssize(ids));
   }
 }
@@ -122,6 +145,11 @@ std::string Texts::prefix_text() const {
   std::vector<std::string> names;
   for (const std::int32_t id : ids_before_prompt(*tokenizer_, prefix))
     names.push_back(name_of(*tokenizer_, id));
+  if (are_targets())
+    return text(
+        "the encoder reads ", join(names, " "), names.empty() ? "" : " and ", "each prompt up to ",
+        name_of(*tokenizer_, static_cast<std::int32_t>(span_ids_.end)), "; each text begins after ",
+        name_of(*tokenizer_, static_cast<std::int32_t>(span_ids_.start)));
   const char* cause = prefix.empty() ? " (the tokenizer's post_processor)" : " (--prefix)";
   if (!names.empty()) return text("each prompt follows ", join(names, " "), cause);
   return text("no token is put before a prompt",
@@ -129,6 +157,7 @@ std::string Texts::prefix_text() const {
 }
 
 void Texts::warn_of_long_prompts() const {
+  if (are_targets()) return;  // which have no long prompts
   const auto is_long = [&](std::int64_t tokens) { return tokens > sequence_; };
   const auto first = std::ranges::find_if(tokens_, is_long);
   if (first == tokens_.end()) return;
@@ -142,6 +171,7 @@ void Texts::warn_of_long_prompts() const {
 }
 
 std::int32_t Texts::end() const {
+  if (are_targets()) return static_cast<std::int32_t>(span_ids_.end);
   return is_chat() ? tokenizer_->special_token(data::end_of_answer(chat_))
                    : tokenizer_->end_of_document();
 }
@@ -156,11 +186,12 @@ std::string Texts::heading(std::int64_t n) const {
 std::string Texts::json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
                         const char* end) const {
   const std::int64_t prompt_tokens = tokens_[prompt_of_text(n)];
+  const std::int64_t most = are_targets() ? source_sequence_ : sequence_;
   const nlohmann::ordered_json line{
       {"step", step_},
       {"prompt", prompt(n)},
       {"prompt_tokens", prompt_tokens},
-      {"prompt_tokens_left_out", std::max<std::int64_t>(0, prompt_tokens - sequence_)},
+      {"prompt_tokens_left_out", std::max<std::int64_t>(0, prompt_tokens - most)},
       {"sample", n % options_.samples + 1},
       {"text", continuation},
       {"tokens", tokens},
@@ -168,7 +199,22 @@ std::string Texts::json(std::int64_t n, const std::string& continuation, std::in
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+/// As T5's tokenizer, names of special tokens are these tokens.
+std::vector<std::int32_t> Texts::source_of(std::size_t p) const {
+  const Prompt& prompt = prompts_[p];
+  std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
+  const std::size_t before = ids.size();
+  tokenizer_->encode(prompt.words, ids, {true});
+  check_usage(
+      ids.size() > before, prompt.where,
+      " has no tokens, but a model with an encoder needs a text to read; ",
+      options_.prompts.empty() ? "give one with --prompt or --prompts" : "remove this prompt");
+  ids.push_back(end());
+  return ids;
+}
+
 std::vector<std::int32_t> Texts::ids_of(std::size_t p) const {
+  if (are_targets()) return source_of(p);
   const Prompt& prompt = prompts_[p];
   if (!is_chat()) {
     std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);

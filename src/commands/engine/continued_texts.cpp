@@ -30,15 +30,17 @@ ContinuedTexts::ContinuedTexts(const Texts& texts, const GenerateOptions& option
 std::vector<std::int32_t> ContinuedTexts::begin(std::size_t i) {
   Text& text = open_[i];
   const std::vector<std::int32_t> ids = texts_.ids(text.n);
-  text.stream = std::make_unique<data::TextStream>(texts_.tokenizer(), ids, options_.stops);
+  text.stream = std::make_unique<data::TextStream>(texts_.tokenizer(),
+                                                   texts_.ids_before_text(text.n), options_.stops);
+  const bool continues = !texts_.is_chat() && !texts_.are_targets();
   if (options_.output.empty())
-    append(i, texts_.heading(text.n) + texts_.prompt(text.n) + (texts_.is_chat() ? "\n" : ""));
+    append(i, texts_.heading(text.n) + texts_.prompt(text.n) + (continues ? "" : "\n"));
   return ids;
 }
 
 bool ContinuedTexts::take(std::size_t i, std::int32_t token) {
   Text& text = open_[i];
-  if (token == texts_.tokenizer().end_of_document()) return false;
+  if (texts_.ends_with(token)) return false;
   ++text.tokens;
   std::string words;
   text.stopped = !text.stream->feed(token, words);
@@ -54,6 +56,7 @@ void ContinuedTexts::end(std::size_t i) {
   const char* end = text.stopped                     ? "stop"
                     : text.tokens == options_.tokens ? "tokens"
                     : texts_.is_chat()               ? "end_of_answer"
+                    : texts_.are_targets()           ? "end_of_target"
                                                      : "end_of_document";
   if (options_.output.empty())
     append(i, "\n");

@@ -186,8 +186,8 @@ ordered_json evaluate_tasks(grid::Runtime& runtime, Session& session, const Eval
   runtime.together([&] {
     check_usage(config.model.predicts_next_token(), session.deck.cite("model", "objective"),
                 ": a model that predicts ",
-                config.model.predicts_spans() ? "corrupted spans, such as t5"
-                                              : "masked tokens, such as bert",
+                config.model.encoder.present() ? "the targets of sources, such as t5"
+                                               : "masked tokens, such as bert",
                 ", has no likelihood of a continuation; use a model with objective = "
                 "\"next_token\", such as gpt or llama");
     if (runtime.rank() == 0)

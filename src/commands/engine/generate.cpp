@@ -61,13 +61,13 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
       open_session(runtime, options.deck, options.overrides, Ranks::replicas_for_generation);
   const deck::Config& config = session.config();
   runtime.together([&] {
-    check_usage(
-        config.model.predicts_next_token(), session.deck.cite("model", "objective"),
-        ": a model that predicts ",
-        config.model.predicts_spans() ? "corrupted spans, such as t5"
-                                      : "masked tokens, such as bert",
-        ", cannot generate text; use a model with objective = \"next_token\", such as gpt or "
-        "llama");
+    check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
+                ": a model that predicts masked tokens, such as bert, cannot generate text; use a "
+                "model with objective = \"next_token\", such as gpt or llama, or one with an "
+                "encoder and a decoder, such as t5");
+    check_usage(options.chat.empty() || !config.model.encoder.present(), "--chat ", options.chat,
+                " needs a model that continues a conversation, but the deck has ",
+                session.deck.cite("encoder", "layers"), "; leave --chat out");
   });
   const std::string folder = find_model(runtime, session.deck, options.checkpoint, options.as_deck);
   const std::int64_t replicas = config.parallel.data;
@@ -83,7 +83,8 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     texts->warn_of_long_prompts();
   });
   runtime.together([&] {
-    generator = train::make_generator(config, session.architecture, *session.grid, batch);
+    generator =
+        train::make_generator(config, session.architecture, *session.grid, {batch, options.tokens});
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
     texts->set_step(reader.state().step);
     generator->load(reader);
@@ -110,7 +111,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
                         });
     std::exception_ptr error;
     try {
-      generator->generate(mine, options.tokens, texts->end(), sampling);
+      generator->generate(mine, texts->end(), sampling);
     } catch (const train::LogitError&) {
       error = std::current_exception();
     }

@@ -190,7 +190,8 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   add_checkpoint(*command, options.checkpoint, options.as_deck);
   CLI::Option* prompt =
       command->add_option("--prompt", options.prompt,
-                          "Text to continue; default: an empty text, which begins a document");
+                          "Text to continue, or for a model with an encoder to read; default: an "
+                          "empty text, which begins a document");
   command
       ->add_option("--prompts", options.prompts,
                    "File of texts to continue, plain or gzip: one per line, or in a .jsonl or "
