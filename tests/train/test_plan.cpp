@@ -3,6 +3,7 @@
 #include <trireme/plan/local_training.hpp>
 #include <trireme/plan/ranks.hpp>
 
+#include "support/pairs.hpp"
 #include "support/training.hpp"
 
 #include <gtest/gtest.h>
@@ -233,23 +234,57 @@ std::vector<std::tuple<int, int, int, PlanCase>> expert_cases() {
 
 class Plan : public ::testing::Test {
  protected:
-  /// Calls `body` with every layout of these ranks, some options each. On four ranks, which have
-  /// twice the layouts, cases take turns unless in the soak test: each layout has half of them, and
-  /// every value of every option.
+  /// The tensor and pipeline sizes of 2 to 4 ranks, and the case of plan_cases(): all in the soak
+  /// test; else cases that run on every layout, and such that each pair of options is covered, a
+  /// schedule's on several stages, a division's of the state with several replicas.
+  struct PlannedRun {
+    int ranks;
+    int tensor;
+    int pipeline;
+    std::size_t number;  ///< of the case
+  };
+  static const std::vector<PlannedRun>& planned_runs() {
+    static const std::vector<PlannedRun> chosen = [] {
+      const std::vector<PlanCase> cases = plan_cases();
+      std::vector<PlannedRun> all;
+      std::vector<Combination> combinations;
+      for (const int ranks : {2, 3, 4})
+        for (int tensor = 1; tensor <= ranks; ++tensor)
+          for (int pipeline = 1; pipeline <= ranks; ++pipeline)
+            for (std::size_t i = 0; i < cases.size() && ranks % (tensor * pipeline) == 0; ++i) {
+              const PlanCase& c = cases[i];
+              const int data = ranks / (tensor * pipeline);
+              const auto number = [](const std::string& word) {
+                return static_cast<std::int64_t>(std::hash<std::string>{}(word));
+              };
+              all.push_back({ranks, tensor, pipeline, i});
+              combinations.push_back(
+                  {{tensor, pipeline, data, pipeline > 1 ? number(text(c.schedule, c.chunks)) : 0,
+                    tensor > 1 ? 1 + c.sequence_parallel : 0, c.tied, number(c.recompute),
+                    data > 1 ? 1 + static_cast<int>(c.shard) : 0, number(c.optimizer),
+                    number(text(name_of(c.family), c.key_value_heads)), number(c.compute),
+                    static_cast<int>(c.offload), number(c.property), c.fp8},
+                   ranks});
+            }
+      if (std::getenv("TRIREME_ALL_LAYOUTS") != nullptr) return all;
+      const std::vector<bool> picked = cover_pairs(combinations);
+      std::vector<PlannedRun> some;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (picked[i] || all[i].number < cases_on_every_layout) some.push_back(all[i]);
+      return some;
+    }();
+    return chosen;
+  }
+
+  /// Calls `body` with the layouts of these ranks. One rank has every case.
   void for_layouts(const std::function<void(const deck::Config&, Rig&)>& body) {
     using enum Sharding;
     const int ranks = runtime().ranks();
-    const bool every = ranks < 4 || std::getenv("TRIREME_ALL_LAYOUTS") != nullptr;
     const std::vector<PlanCase> cases = plan_cases();
-    std::size_t turn = 0;
-    for (int tensor = 1; tensor <= 4; ++tensor)
-      for (int pipeline = 1; pipeline <= 4; ++pipeline) {
-        if (ranks % (tensor * pipeline) != 0) continue;
-        for (std::size_t i = 0; i < cases.size(); ++i)
-          if (every || i < cases_on_every_layout || (i + turn) % 2 == 0)
-            with_layout(tensor, pipeline, cases[i], body);
-        ++turn;
-      }
+    if (ranks == 1)
+      for (const PlanCase& c : cases) with_layout(1, 1, c, body);
+    for (const PlannedRun& run : planned_runs())
+      if (run.ranks == ranks) with_layout(run.tensor, run.pipeline, cases[run.number], body);
     for (PlanCase c :
          {PlanCase{"1f1b", 1, true, true, "none", gradients},
           PlanCase{"1f1b", 1, true, true, "none", weights},

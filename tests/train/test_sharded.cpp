@@ -106,22 +106,26 @@ TEST_F(Sharded, GivesTheSameBitsInMixedPrecision) {
 TEST_F(Sharded, EvaluatesLikeUndividedArrays) {
   const data::Windows windows(tokens_, 23);
   const std::vector<std::int32_t> bytes(257, 1);
-  const auto evaluation = [&](Sharding shard, std::int64_t count) {
+  const auto evaluations = [&](Sharding shard) {
     Rig rig(config_of(shard), tokens_);
     rig.run(1, 2);
-    const Evaluation found = rig.engine->evaluate(windows, count, bytes);
-    return std::tuple(found.tokens().nats, found.tokens().count, found.bytes, rig.run(3, 4));
+    std::vector<std::tuple<double, std::int64_t, std::int64_t>> found;
+    for (const std::int64_t count : {1, 7, 10}) {
+      const Evaluation e = rig.engine->evaluate(windows, count, bytes);
+      found.emplace_back(e.tokens().nats, e.tokens().count, e.bytes);
+    }
+    return std::pair(found, rig.run(3, 4));
   };
-  for (const std::int64_t count : {1, 7, 10}) {
-    const auto expected = evaluation(Sharding::none, count);
-    for (const Sharding shard : divisions) EXPECT_EQ(evaluation(shard, count), expected);
-  }
+  const auto expected = evaluations(Sharding::none);
+  for (const Sharding shard : divisions) EXPECT_EQ(evaluations(shard), expected);
 }
 
 /// A checkpoint of any division continues with any other, and on one rank, tensor ranks and
-/// pipeline ranks.
+/// pipeline ranks. Pairs of a precision, the saving and the loading division are covered; the soak
+/// test has all combinations.
 TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
   const std::string where = shared_folder(folder_);
+  std::size_t turn = 0;
   for (const auto& [compute, state] : {std::pair{"fp64", "optimizer.kind=adamw"},
                                        {"bf16", "optimizer.kind=adamw"},
                                        {"fp64", "optimizer.kind=adafactor"},
@@ -129,6 +133,7 @@ TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
                                        {"bf16", "optimizer.moments=bf16"},
                                        {"fp32", "optimizer.moments=bf16"}}) {
     const std::string precision = text("precision.compute=", compute);
+    ++turn;
     for (const Sharding shard : divisions) {
       const std::string directory = text(where, compute, state, name_of(shard));
       std::vector<std::string> with{precision,
@@ -136,17 +141,22 @@ TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
       if (runtime().ranks() == 4 && shard != Sharding::gradients)
         with.emplace_back("parallel.shard_group=2");
       Rig whole(config_of(shard, with), tokens_);
-      whole.run(1, 3);
-      save(*whole.engine, directory, 3);
+      whole.run(1, 2);
+      save(*whole.engine, directory, 2);
       const auto arrays = whole_arrays(*whole.engine, runtime().world());
-      const Trace expected = whole.run(4, 6);
-      const checkpoint::Reader reader(directory + "/step_00000003");
-      for (const Sharding next : {Sharding::none, Sharding::optimizer, Sharding::weights}) {
+      const Trace expected = whole.run(3, 4);
+      const checkpoint::Reader reader(directory + "/step_00000002");
+      constexpr std::array loading{Sharding::none, Sharding::optimizer, Sharding::weights};
+      for (std::size_t i = 0; i < loading.size(); ++i) {
+        // A Latin square: of three precisions in a row each pair of divisions has one.
+        if (i != turn % loading.size() && models_per_layout() == 0) continue;
+        const Sharding next = loading[i];
         Rig second(config_of(next, {precision, state}), tokens_);
         second.run(1, 1);  // what a window holds is out of date
         second.engine->load(reader);
-        EXPECT_EQ(second.run(4, 6), expected) << name_of(shard) << " to " << name_of(next);
+        EXPECT_EQ(second.run(3, 4), expected) << name_of(shard) << " to " << name_of(next);
       }
+      ++turn;
       const auto self = grid::Communicator::self();
       const auto loaded = [&](const std::vector<std::string>& keys, grid::Communicator& ranks) {
         std::vector<std::string> all{precision, state, "model.layers=4"};
