@@ -31,7 +31,8 @@ struct BatchField {
 inline constexpr std::string_view balance_loss = "balance_loss";
 inline constexpr std::string_view router_z_loss = "router_z_loss";
 
-/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms.
+/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms,
+/// each times its weight.
 struct LossTerm {
   std::string_view name;     ///< name of the mean in metrics.jsonl
   std::string_view counted;  ///< unit that has a cross entropy: "token", "masked token", "pair"
@@ -39,6 +40,14 @@ struct LossTerm {
   /// Number of sums that add to the term: one of the head, or one per layer.
   std::int64_t parts = 1;
   bool of_layers = false;
+  double weight = 1;
+  bool of_targets = false;  ///< whether the mean is over the targets that count, not over samples
+
+  /// Number of cross entropies of which the term is the mean, in a batch with these numbers of
+  /// targets and samples.
+  std::int64_t count(std::int64_t targets, std::int64_t samples) const {
+    return of_targets ? targets : samples * per_sample;
+  }
 };
 
 /// Fields of a batch that a model reads, and the losses that its training minimizes. The batch and
@@ -50,6 +59,8 @@ struct LossTerm {
 ///                 with packed documents also positions [S] of tokens in their documents
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
+///                 for each further predicted token n also    predict_loss_n: tokens
+///                 tokens_n [S] and targets_n [S]
 ///   corrupted_    tokens [S], source [S']; targets [S]    loss: tokens
 ///   spans
 ///   experts                                               balance_loss: samples,
