@@ -142,7 +142,7 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
     LossTerm& term = o.losses.emplace_back(
         LossTerm{module_losses.at(static_cast<std::size_t>(module)), "token", m.targets()});
     term.of_targets = true;
-    term.weight = m.module_weight();
+    term.apart = true;
   }
   if (m.experts.balances()) o.losses.push_back({balance_loss, "sample", 1, m.all_layers(), true});
   if (m.experts.limits_logits())

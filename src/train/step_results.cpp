@@ -202,7 +202,7 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
     one.step = entries[e].step;
     for (std::size_t t = 0; t < terms.size(); ++t) {
       const double mean = means[e * terms.size() + t];
-      one.loss += terms[t].weight * mean;
+      if (!terms[t].apart) one.loss += mean;
       if (t > 0) one.other_losses.push_back(NamedLoss{std::string(terms[t].name), mean});
     }
     if (!parts_.servers)
@@ -228,7 +228,7 @@ StepResult StepResults<P>::result_from(std::span<const double> sums, std::span<c
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const std::int64_t counted = terms[i].count(actions_.batch_targets(step), samples);
     const double mean = counted == 0 ? 0 : of_terms[i] / static_cast<double>(counted);
-    found.loss = i == 0 ? mean : found.loss + terms[i].weight * mean;
+    if (!terms[i].apart) found.loss = i == 0 ? mean : found.loss + mean;
     if (i > 0) found.other_losses.push_back(NamedLoss{std::string(terms[i].name), mean});
   }
   return found;

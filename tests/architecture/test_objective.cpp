@@ -59,7 +59,6 @@ TEST(Objective, LossesHaveTheirNamesInTheMetrics) {
 TEST(Objective, FurtherTokensHaveFieldsAndLossesOfTheirOwn) {
   deck::ModelConfig m = model_of(Family::llama);
   m.predicts = 3;
-  m.predict_weight = 0.5;
   const TrainingObjective o = objective_of(m);
   EXPECT_EQ(fields_of(o, true, false),
             (Fields{{"tokens", 20}, {"tokens_2", 20}, {"tokens_3", 20}}));
@@ -70,10 +69,10 @@ TEST(Objective, FurtherTokensHaveFieldsAndLossesOfTheirOwn) {
   for (std::size_t n = 2; n <= 3; ++n) {
     const LossTerm& term = o.losses[n - 1];
     EXPECT_EQ(term.name, text("predict_loss_", n));
-    EXPECT_EQ(term.weight, 0.25);
+    EXPECT_TRUE(term.apart);
     EXPECT_EQ(term.count(17, 2), 17) << "of the targets of the next token that count";
   }
-  EXPECT_EQ(o.losses[0].weight, 1);
+  EXPECT_FALSE(o.losses[0].apart);
 }
 
 /// The objective is a property: a model of another family may learn masked tokens.

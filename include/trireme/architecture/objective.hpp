@@ -30,9 +30,11 @@ struct BatchField {
 /// Names of the losses of layers with experts.
 inline constexpr std::string_view balance_loss = "balance_loss";
 inline constexpr std::string_view router_z_loss = "router_z_loss";
+/// Prefix of the names of the losses of further predicted tokens.
+inline constexpr std::string_view further_loss = "predict_loss_";
 
-/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms,
-/// each times its weight.
+/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms;
+/// those that are apart have the weight ModelConfig::module_weight().
 struct LossTerm {
   std::string_view name;     ///< name of the mean in metrics.jsonl
   std::string_view counted;  ///< unit that has a cross entropy: "token", "masked token", "pair"
@@ -40,7 +42,7 @@ struct LossTerm {
   /// Number of sums that add to the term: one of the head, or one per layer.
   std::int64_t parts = 1;
   bool of_layers = false;
-  double weight = 1;
+  bool apart = false;       ///< whether metrics report the term apart from `loss`, without weight
   bool of_targets = false;  ///< whether the mean is over the targets that count, not over samples
 
   /// Number of cross entropies of which the term is the mean, in a batch with these numbers of
