@@ -133,6 +133,7 @@ void add_layers(Architecture& a) {
   // Properties in which the layers of a model may differ.
   struct Properties {
     bool encoder;
+    std::int64_t module;  ///< number of its module, or −1
     std::int64_t window;
     bool experts;
     bool end;  ///< the first or the last layer, if it differs
@@ -143,8 +144,9 @@ void add_layers(Architecture& a) {
   for (std::int64_t layer = 0; layer < m.all_layers(); ++layer) {
     const std::int64_t group = m.shared_layers > 0 ? layer % m.shared_layers : layer;
     Properties properties{m.in_encoder(layer),
+                          m.in_module(layer) ? layer - m.encoder.layers - m.layers : -1,
                           m.window_of(layer),
-                          m.experts.in_layer(layer),
+                          m.has_experts(layer),
                           (first_differs && layer == 0) || layer + 1 == m.encoder.layers,
                           {}};
     if (some_frozen)

@@ -143,8 +143,9 @@ class Lowering {
   }
 
   Place value_place(int tensor) const {
-    return {Place::Memory::value, value_offset(layer_.tensors[at(tensor)].value, sizes_,
-                                               options_.element, options_.accumulate)};
+    return {Place::Memory::value,
+            value_offset(layer_.tensors[at(tensor)].value, sizes_, options_.element,
+                         options_.accumulate, layer_.tensors[at(tensor)].module)};
   }
 
   /// Whether the tensor's gradient is stored in the gradient of the residual stream: true for the
@@ -281,17 +282,29 @@ Tensor gradient_of(const BlockDescription& layer, int tensor) {
   return gradient;
 }
 
+bool is_always_kept(const BlockDescription& layer, int tensor) {
+  return layer.tensors[at(tensor)].home == Home::value ||
+         std::ranges::any_of(layer.operations, [&](const Operation& op) {
+           return rule_of(op.kind).once && op.output == tensor;
+         });
+}
+
 Kept kept_tensors(const BlockDescription& layer, Recompute recompute) {
   Kept kept = read_backward(layer);
   kept[0] = true;
   for (std::size_t t = 1; t < kept.size(); ++t)
-    if (layer.tensors[t].home == Home::value) kept[t] = true;
+    if (is_always_kept(layer, static_cast<int>(t))) kept[t] = true;
   check(recompute != Recompute::automatic, "the choice of recompute = \"auto\" is not made yet");
-  if (recompute == Recompute::full) return kept_for_evaluation(layer);
   if (recompute == Recompute::none) return kept;
+  if (recompute == Recompute::full) {
+    kept = kept_for_evaluation(layer);
+    for (std::size_t t = 1; t < kept.size(); ++t)
+      if (is_always_kept(layer, static_cast<int>(t))) kept[t] = true;
+    return kept;
+  }
   const std::vector<bool> read_early = read_backward(layer, Pass::backward_input);
   for (std::size_t t = 1; t < kept.size(); ++t) {
-    if (read_early[t] || !kept[t] || layer.tensors[t].home == Home::value) continue;
+    if (read_early[t] || !kept[t] || is_always_kept(layer, static_cast<int>(t))) continue;
     if (rule_of(producer(layer, static_cast<int>(t)).kind).cheap) kept[t] = false;
   }
   return kept;

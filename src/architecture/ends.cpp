@@ -4,6 +4,7 @@
 
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/frozen.hpp>
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 
@@ -75,18 +76,25 @@ class EndBuilder : public Builder {
     return add(std::move(op));
   }
 
-  void logits(int y, int targets) {
+  /// `suffix`: "" for the logits of the next token; "_2" for those of the second token, which use
+  /// the same work memory.
+  void logits(int y, int targets, std::int64_t term = 0, const std::string& suffix = "") {
+    const bool first = suffix.empty();
     Operation op{OperationKind::logits,
-                 "logits",
+                 "logits" + suffix,
                  {y},
-                 scratch("logits", Rows::logit_block, vocabulary(), Numbers::accumulate)};
+                 scratch("logits" + suffix, Rows::logit_block, vocabulary(), Numbers::accumulate,
+                         first ? -1 : find("logits"))};
     op.cut = Cut::outputs;
     op.gathers_again = later();
     op.arrays = {output_table()};
+    op.arrays.front().tied = m_.tied_embeddings || !first;
     if (m_.predicts_masked_tokens()) op.arrays.push_back(vector("output.bias", {m_.vocabulary}, 0));
     const bool kept = gradient_ == HeadGradient::kept;
-    gradient("dlogits", kept ? Rows::targets : Rows::logit_block, vocabulary(), op.output, kept);
-    cross_entropy("cross entropy", "", add(std::move(op)), targets, Cut::outputs);
+    gradient("dlogits" + suffix, kept ? Rows::targets : Rows::logit_block, vocabulary(),
+             first ? op.output : find("dlogits"), kept);
+    cross_entropy("cross entropy" + suffix, "", add(std::move(op)), targets, Cut::outputs, term,
+                  suffix);
   }
 
   ArraySpec output_table() const {
@@ -119,24 +127,38 @@ class EndBuilder : public Builder {
     add(std::move(op));
   }
 
-  void cross_entropy(const char* name, const std::string& prefix, int x, int targets, Cut cut) {
+  void cross_entropy(std::string name, const std::string& prefix, int x, int targets, Cut cut,
+                     std::int64_t term, const std::string& suffix = "") {
     const Rows rows = built_.tensors[static_cast<std::size_t>(x)].rows;
     const auto sums = [&](const char* what, Columns columns) {
-      return scratch(prefix + what, rows, columns, Numbers::fp64);
+      return scratch(prefix + what + suffix, rows, columns, Numbers::fp64,
+                     suffix.empty() ? -1 : find(what));
     };
-    Operation op{OperationKind::cross_entropy, name, {x, targets}, sums("losses", Columns())};
+    Operation op{
+        OperationKind::cross_entropy, std::move(name), {x, targets}, sums("losses", Columns())};
     op.cut = cut;
+    op.term = term;
     op.saved = {sums("statistics", cut == Cut::none ? softmax : softmax_parts)};
     const bool again = cut != Cut::none && gradient_ == HeadGradient::again;
-    op.saved.push_back(
-        again ? tensor(prefix + "merged", Rows::targets, softmax, Numbers::fp64, Home::slot)
-              : sums("merged", softmax));
+    op.saved.push_back(again ? tensor(prefix + "merged" + suffix, Rows::targets, softmax,
+                                      Numbers::fp64, Home::slot)
+                             : sums("merged", softmax));
     add(std::move(op));
   }
 
  private:
+  int find(const std::string& name) const {
+    return static_cast<int>(std::ranges::find(built_.tensors, name, &Tensor::name) -
+                            built_.tensors.begin());
+  }
+
   HeadGradient gradient_;
 };
+
+/// Suffix of the names of a module's tensors: "_2" for the module that predicts the second token.
+std::string suffix_of(std::int64_t module) {
+  return text("_", module + 2);
+}
 
 /// Removes the only field, the targets: with a shared vocabulary, all ranks read them
 /// (describe_shared_logits()).
@@ -154,12 +176,16 @@ BlockDescription without_fields(BlockDescription part) {
 }  // namespace
 
 /// x = dropout(scale token[tokens] + position + segment[segments]); post-norm models have this
-/// dropout in the first layer. With an encoder, also memory = dropout(token[source]).
+/// dropout in the first layer. With an encoder, also memory = dropout(token[source]). For each
+/// module that predicts a further token, the value of the module = scale token[its tokens].
 BlockDescription describe_embedding(const ModelConfig& m) {
   EndBuilder b(m);
   const int tokens = b.field("tokens", Rows::tokens);
   const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
   const int source = m.encoder.present() ? b.field("source", Rows::source_tokens) : -1;
+  std::vector<int> further;
+  for (std::int64_t module = 0; module < m.modules(); ++module)
+    further.push_back(b.field(("tokens" + suffix_of(module)).c_str(), Rows::tokens));
   const int x = b.tensor("x", Rows::own, b.hidden());
   b.tensor("dx", Rows::own, b.hidden(), Numbers::compute, Home::split);
   b.look_up("embedding", tokens, x, table("embedding.token", m.vocabulary, m.hidden));
@@ -169,6 +195,13 @@ BlockDescription describe_embedding(const ModelConfig& m) {
     same.tied = true;
     b.look_up("source embedding", source, memory, std::move(same));
     b.add({OperationKind::dropout, "source_dropout", {memory}, memory});
+  }
+  for (std::int64_t module = 0; module < m.modules(); ++module) {
+    const int value = b.value_of_module(module);
+    ArraySpec same = table("embedding.token", m.vocabulary, m.hidden);
+    same.tied = true;
+    b.look_up("further embedding", further[static_cast<std::size_t>(module)], value,
+              std::move(same));
   }
   if (m.has_relative_positions()) {
     b.relative_table(true);
@@ -200,18 +233,36 @@ BlockDescription describe_shared_logits(const ModelConfig& m, HeadGradient gradi
 /// y = norm(x);  next token     loss = cross entropy(output y)
 ///               masked tokens  loss = cross entropy(output norm(gelu(dense y)) + bias)
 ///               pairs          pair_loss = cross entropy(output tanh(dense y) of first tokens)
-/// (Devlin et al. 2019, arXiv 1810.04805, section 3.1)
+/// (Devlin et al. 2019, arXiv 1810.04805, section 3.1). With modules that predict further tokens,
+/// the values of the modules hold the results of the model and of all modules but the last, and x
+/// that of the last; each module has a norm of its own, and all have the same table.
 BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
   EndBuilder b(m, gradient);
   const int targets = b.field("targets", Rows::targets);
   const int rows = m.predicts_masked_tokens() ? b.field("rows", Rows::head_rows) : -1;
   const int pairs = m.has_sentence_head() ? b.field("pairs", Rows::pairs) : -1;
+  std::vector<int> further;
+  for (std::int64_t module = 0; module < m.modules(); ++module)
+    further.push_back(b.field(("targets" + suffix_of(module)).c_str(), Rows::targets));
   const int x = b.tensor("x", Rows::own, b.hidden(), Numbers::compute, Home::slot);
   const int y = b.tensor("y", Rows::own, b.hidden(), Numbers::compute, Home::slot);
-  b.norm("final_norm", x, y, m.norm);
+  const auto result = [&](std::int64_t module) {  // −1: of the model
+    return module + 1 < m.modules() ? b.value_of_module(module + 1) : x;
+  };
+  b.norm("final_norm", result(-1), y, m.norm);
+  std::vector<int> normed;
+  for (std::int64_t module = 0; module < m.modules(); ++module) {
+    normed.push_back(
+        b.tensor("y" + suffix_of(module), Rows::own, b.hidden(), Numbers::compute, Home::slot));
+    const std::string name = text(module_prefix, module + 2, ".final_norm");
+    b.norm(name.c_str(), result(module), normed.back(), m.norm);
+  }
   if (shares_logits(gradient)) return without_fields(b.take());
   if (rows < 0) {
     b.logits(y, targets);
+    for (std::size_t module = 0; module < further.size(); ++module)
+      b.logits(normed[module], further[module], static_cast<std::int64_t>(module) + 1,
+               suffix_of(static_cast<std::int64_t>(module)));
     return b.take();
   }
   Operation pick{
@@ -232,7 +283,7 @@ BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
   const int scores = b.linear("sentence_head.output", pooled,
                               b.scratch("scores", Rows::pairs, two, Numbers::accumulate), 2);
   b.gradient("dscores", Rows::pairs, two, scores, b.later());
-  b.cross_entropy("cross entropy of pairs", "pair_", scores, pairs, Cut::none);
+  b.cross_entropy("cross entropy of pairs", "pair_", scores, pairs, Cut::none, 1);
   return b.take();
 }
 

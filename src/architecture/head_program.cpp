@@ -1,5 +1,5 @@
 // Lowers the head: forward calls up to the losses, backward calls from the losses, and the places
-// of tensors and gradients.
+// of tensors and gradients. The first operations are norms of the head's input and of values.
 #include <trireme/architecture/block_program.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -46,6 +46,22 @@ std::vector<OperationCall> backward_calls(const std::vector<Operation>& operatio
   return calls;
 }
 
+/// Adds the gradients of values to their sums.
+void accumulate_values(const BlockDescription& head, std::vector<OperationCall>& calls) {
+  for (OperationCall& call : calls) {
+    const int input = head.operations[at(call.operation)].input();
+    if (call.pass == Pass::backward_input && head.tensors[at(input)].home == Home::value)
+      call.sum = input;
+  }
+}
+
+/// Number of the norms of the head's input and of values, which are the first operations.
+std::size_t first_norms(const BlockDescription& head) {
+  const auto other = std::ranges::find_if(
+      head.operations, [](const Operation& op) { return op.kind != OperationKind::norm; });
+  return static_cast<std::size_t>(other - head.operations.begin());
+}
+
 std::vector<Place> places_of_gradients(const BlockDescription& head,
                                        const std::vector<Place>& tensors) {
   std::vector<Place> gradients = tensors;
@@ -57,11 +73,13 @@ std::vector<Place> places_of_gradients(const BlockDescription& head,
       gradients[t] = tensors[static_cast<std::size_t>(found - head.tensors.begin())];
   for (std::size_t i = head.operations.size(); i-- > 0;) {
     const Operation& op = head.operations[i];
-    if (i == 0)
-      gradients[at(op.input())] = {Place::Memory::stream, 0};
-    else if (!op.in_place() && own(op.input()) == head.tensors.end() &&
-             std::ranges::count(tensors_read(op, Pass::backward_input), op.input()) > 0)
+    if (i < first_norms(head)) {
+      if (head.tensors[at(op.input())].home != Home::value)
+        gradients[at(op.input())] = {Place::Memory::stream, 0};
+    } else if (!op.in_place() && own(op.input()) == head.tensors.end() &&
+               std::ranges::count(tensors_read(op, Pass::backward_input), op.input()) > 0) {
       gradients[at(op.input())] = gradients[at(op.output)];
+    }
   }
   return gradients;
 }
@@ -75,6 +93,8 @@ BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, By
   for (const Tensor& t : head.tensors) {
     Place& place = tensors.emplace_back();
     if (t.home == Home::batch) place.memory = Place::Memory::batch;
+    if (t.home == Home::value)
+      place = {Place::Memory::value, value_offset(t.value, sizes, element, accumulate, t.module)};
     if (t.home != Home::slot && t.home != Home::scratch) continue;
     if (shares_memory(head, t, element, accumulate)) {
       place = tensors[at(t.stored_in)];
@@ -91,8 +111,18 @@ BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, By
   };
   const std::vector<Operation>& operations = head.operations;
   program.forward = phase(forward_calls(operations));
-  program.losses = phase(backward_calls(operations, 1, operations.size()));
-  program.backward = phase(backward_calls(operations, 0, 1));
+  const std::size_t norms = first_norms(head);
+  std::vector<OperationCall> of_losses = backward_calls(operations, norms, operations.size());
+  // Logits of several tokens do not depend on one another: the gradient of their table is summed in
+  // the order of the forward pass, as with HeadGradient::with_losses.
+  const bool only_logits = std::ranges::all_of(of_losses, [&](const OperationCall& call) {
+    return operations[at(call.operation)].kind == OperationKind::logits;
+  });
+  if (only_logits) std::ranges::reverse(of_losses);
+  program.losses = phase(std::move(of_losses));
+  std::vector<OperationCall> of_norms = backward_calls(operations, 0, norms);
+  accumulate_values(head, of_norms);
+  program.backward = phase(std::move(of_norms));
   program.backward_input = program.backward;
   program.backward_weight = program.backward;
   const auto only = [](PhaseProgram& of, Pass pass) {

@@ -55,6 +55,26 @@ class LayerBuilder : public Builder {
     return y;
   }
 
+  /// M [norm(h) ; norm(e)], where h is the result of the previous block, and e the embeddings of
+  /// the tokens that precede the predicted ones, as two products (DeepSeek-AI 2024, arXiv
+  /// 2412.19437, eq. 21). The value of the module then holds h, for the head.
+  int merged_embeddings(int h, std::int64_t module) {
+    const int held = value_of_module(module);
+    const int e = tensor("embedded", Rows::own, hidden());
+    Operation swap{OperationKind::swap, "swap", {h, held}, e};
+    swap.saved = {held};
+    add(std::move(swap));
+    const auto product = [&](const char* normed, const char* name, const char* output, int x) {
+      return latent_rows(norm(text(name, "_norm").c_str(), normed, x), name, output, "D",
+                         m_.hidden);
+    };
+    const int z = product("normed_hidden", "merge.hidden", "merged", h);
+    return add({OperationKind::add,
+                "merge.sum",
+                {z, product("normed_embedded", "merge.embedding", "merged_embedded", e)},
+                z});
+  }
+
   int dropout_of_embedding(int x) {
     return add({OperationKind::dropout, "embedding_dropout", {x}, x});
   }
@@ -520,8 +540,10 @@ class LayerBuilder : public Builder {
 }  // namespace
 
 std::string prefix_of_layer(const ModelConfig& m, std::int64_t layer) {
-  return m.in_encoder(layer) ? text("encoder.layers.", layer, ".")
-                             : text("layers.", layer - m.encoder.layers, ".");
+  if (m.in_encoder(layer)) return text("encoder.layers.", layer, ".");
+  const std::int64_t number = layer - m.encoder.layers;
+  if (m.in_module(layer)) return text(module_prefix, number - m.layers + 2, ".");
+  return text("layers.", number, ".");
 }
 
 /// pre-norm    x1 = x + dropout(attention(norm(x))),    out = x1 + dropout(feed_forward(norm(x1)))
@@ -536,8 +558,9 @@ std::string prefix_of_layer(const ModelConfig& m, std::int64_t layer) {
 ///             (OLMo Team 2025, arXiv 2501.00656)
 /// With an encoder, the decoder's layers also have xc = x1 + dropout(cross_attention(norm(x1))),
 /// and the encoder's last layer ends with a norm (Raffel et al. 2020, arXiv 1910.10683,
-/// section 2.1). A post-norm layer begins with the norm after the previous layer's addition: the
-/// first layer's first norm belongs to the embeddings, and the head's norm to the last layer.
+/// section 2.1). The layer of a module that predicts a further token begins with
+/// merged_embeddings(). A post-norm layer begins with the norm after the previous layer's addition:
+/// the first layer's first norm belongs to the embeddings, and the head's norm to the last layer.
 BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   check(m.heads % m.heads_per_group() == 0 &&
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
@@ -546,7 +569,8 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   const bool before = m.norm_placement != NormPlacement::output;
   const bool after = m.norm_placement == NormPlacement::sandwich || !before;
   LayerBuilder layer(m, number);
-  const int x = layer.tensor("x", Rows::own, layer.hidden());
+  int x = layer.tensor("x", Rows::own, layer.hidden());
+  if (m.in_module(number)) x = layer.merged_embeddings(x, number - m.encoder.layers - m.layers);
 
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
   int y1 = before ? layer.norm("attention_norm", "y1", x) : x;
@@ -566,8 +590,7 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y)), or gelu
   // instead of silu; with experts, the weighted sum of the results of a token's experts
   const int y2 = before ? layer.norm("feed_forward_norm", "y2", x1) : x1;
-  int z2 =
-      m.experts.in_layer(number) ? layer.experts(y2) : layer.down(layer.activation(layer.up(y2)));
+  int z2 = m.has_experts(number) ? layer.experts(y2) : layer.down(layer.activation(layer.up(y2)));
   if (after) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
   const bool last_of_encoder = number + 1 == m.encoder.layers;
   const int x2 = layer.residual(last_of_encoder ? "x2" : "out", post ? y2 : x1, z2, 2);

@@ -6,6 +6,7 @@
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -18,6 +19,11 @@ void add_fields(TrainingObjective& o, const BlockDescription& part, const deck::
     if (t.home == Home::batch)
       o.fields.push_back({t.name, rows_per_sample(t.rows, m), at_head, t.rows});
 }
+
+/// Names of the losses of further predicted tokens, as many as [model] predicts permits.
+constexpr std::array<std::string_view, deck::most_predicts - 1> module_losses{
+    "predict_loss_2", "predict_loss_3", "predict_loss_4", "predict_loss_5",
+    "predict_loss_6", "predict_loss_7", "predict_loss_8"};
 
 /// Position of a layer among those with experts.
 std::int64_t place_of(std::int64_t layer, const std::vector<std::int64_t>& expert_layers) {
@@ -136,12 +142,19 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
       o.fields.push_back({name, m.sequence, false, Rows::tokens, true});
   }
   o.losses = {{"loss", m.predicts_masked_tokens() ? "masked token" : "token", m.targets()}};
+  o.losses.front().of_targets = true;
   if (m.has_sentence_head()) o.losses.push_back({"pair_loss", "pair", 1});
-  if (m.experts.balances()) o.losses.push_back({balance_loss, "sample", 1, m.layers, true});
+  for (std::int64_t module = 0; module < m.modules(); ++module) {
+    LossTerm& term = o.losses.emplace_back(
+        LossTerm{module_losses.at(static_cast<std::size_t>(module)), "token", m.targets()});
+    term.of_targets = true;
+    term.apart = true;
+  }
+  if (m.experts.balances()) o.losses.push_back({balance_loss, "sample", 1, m.all_layers(), true});
   if (m.experts.limits_logits())
-    o.losses.push_back({router_z_loss, "routed token", m.sequence, m.layers, true});
-  for (std::int64_t layer = 0; layer < m.layers; ++layer)
-    if (m.experts.in_layer(layer)) o.expert_layers.push_back(layer);
+    o.losses.push_back({router_z_loss, "routed token", m.sequence, m.all_layers(), true});
+  for (std::int64_t layer = 0; layer < m.all_layers(); ++layer)
+    if (m.has_experts(layer)) o.expert_layers.push_back(layer);
   o.experts = m.experts.number;
   o.drops = m.experts.present() && m.experts.drops(m.sequence);
   return o;

@@ -42,7 +42,8 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m, Strea
   return 0;
 }
 
-Bytes value_offset(ModelValue value, const RankSizes& n, Bytes element, Bytes accumulate) {
+Bytes value_offset(ModelValue value, const RankSizes& n, Bytes element, Bytes accumulate,
+                   std::int64_t module) {
   const auto aligned = [](Bytes bytes) { return (bytes + 63) / 64 * 64; };
   const Bytes rows = aligned(n.source.rows * n.hidden * element);
   const Bytes table = aligned(n.buckets * n.heads * accumulate);
@@ -53,14 +54,19 @@ Bytes value_offset(ModelValue value, const RankSizes& n, Bytes element, Bytes ac
       return rows;
     case ModelValue::decoder_bias:
       return rows + table;
+    case ModelValue::of_module:
+      return rows + 2 * table + module * aligned(n.rows * n.hidden * element);
   }
   return 0;
 }
 
 Bytes value_bytes(const RankSizes& n, Bytes element, Bytes accumulate) {
-  const Bytes first = value_offset(ModelValue::encoder_bias, n, element, accumulate);
-  const Bytes second = value_offset(ModelValue::decoder_bias, n, element, accumulate);
-  return second + (second - first);
+  return value_offset(ModelValue::of_module, n, element, accumulate, n.modules);
+}
+
+Bytes table_bytes(const RankSizes& n, Bytes element, Bytes accumulate) {
+  return value_offset(ModelValue::of_module, n, element, accumulate) -
+         value_offset(ModelValue::encoder_bias, n, element, accumulate);
 }
 
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
@@ -444,6 +450,14 @@ constexpr OperationRule table{.name = "table",
                               .has_input_pass = false,
                               .weight_pass = WeightPass::trained};
 
+/// The gradient of the second input is added to that of the input; that of the output replaces it.
+constexpr OperationRule swap{
+    .name = "swap",
+    .rate = KernelRate::residual,
+    .adds_gradient = true,
+    .once = true,
+    .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
+
 }  // namespace rules
 }  // namespace
 
@@ -501,6 +515,8 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::take_values;
     case OperationKind::table:
       return rules::table;
+    case OperationKind::swap:
+      return rules::swap;
   }
   return rules::norm;
 }

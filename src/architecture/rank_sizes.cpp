@@ -21,6 +21,7 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
     source.slice = shard.part(source.tokens).extent;
     source.rows = s.cuts_tokens ? source.slice : source.tokens;
   }
+  s.modules = m.modules();
   if (m.has_relative_positions()) s.buckets = m.relative_buckets;
   s.hidden = m.hidden;
   const layout::Slice heads = shard.part(m.heads);

@@ -4,6 +4,7 @@
 
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/data/batch.hpp>
 #include <trireme/data/pair_batches.hpp>
 #include <trireme/data/pairs.hpp>
 #include <trireme/data/span_batches.hpp>
@@ -21,7 +22,11 @@ class NextTokens final : public BatchReader {
       : sequence_(model.sequence),
         tokens_(architecture::objective_of(model).field("tokens")),
         targets_(architecture::objective_of(model).field("targets")),
-        positions_(architecture::objective_of(model).find("positions")) {}
+        positions_(architecture::objective_of(model).find("positions")) {
+    for (std::int64_t n = 2; n <= model.predicts; ++n)
+      further_.push_back({architecture::objective_of(model).field(text("tokens_", n)),
+                          architecture::objective_of(model).field(text("targets_", n))});
+  }
 
   void expect_usable(const Windows& windows) const override {
     if (!windows.has_mask()) return;
@@ -36,11 +41,13 @@ class NextTokens final : public BatchReader {
             BatchFields fields) const override {
     samples.read(first, count, front(fields[tokens_], count), front(fields[targets_], count),
                  positions(fields, count));
+    shift(fields, count);
   }
   void read(const Windows& windows, std::int64_t first, std::int64_t count,
             BatchFields fields) const override {
     windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count),
                  positions(fields, count));
+    shift(fields, count);
   }
 
   std::int64_t counted(BatchFields fields, std::int64_t count) const override {
@@ -64,10 +71,49 @@ class NextTokens final : public BatchReader {
     return front(fields[*positions_], count);
   }
 
+  /// Fills the fields of further predicted tokens: row i of the n-th token has token i + n − 1 and
+  /// its target. There is no target after the sample, or in another packed document; without a
+  /// later token, the row has the sample's last token, which no target depends on.
+  void shift(BatchFields fields, std::int64_t count) const {
+    for (std::size_t module = 0; module < further_.size(); ++module)
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto of = [&](std::size_t field) { return row(fields[field], i, sequence_); };
+        const auto distance = static_cast<std::int64_t>(module) + 1;
+        shift_left(of(tokens_), distance, of(further_[module].tokens));
+        shift_targets(of(targets_), positions_ ? of(*positions_) : std::span<std::int32_t>(),
+                      distance, of(further_[module].targets));
+      }
+  }
+
+  static void shift_left(std::span<const std::int32_t> from, std::int64_t distance,
+                         std::span<std::int32_t> to) {
+    for (std::int64_t i = 0; i < std::ssize(from); ++i)
+      to[index(i)] = from[index(std::min(i + distance, std::ssize(from) - 1))];
+  }
+  static void shift_targets(std::span<const std::int32_t> from,
+                            std::span<const std::int32_t> positions, std::int64_t distance,
+                            std::span<std::int32_t> to) {
+    for (std::int64_t i = 0; i < std::ssize(from); ++i) {
+      const std::int64_t at = i + distance;
+      const bool same =
+          at < std::ssize(from) &&
+          (positions.empty() || positions[index(at)] == positions[index(i)] + distance);
+      to[index(i)] = same ? from[index(at)] : uncounted;
+    }
+  }
+  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+  /// Indices of the fields of a further predicted token.
+  struct Further {
+    std::size_t tokens;
+    std::size_t targets;
+  };
+
   std::int64_t sequence_;
   std::size_t tokens_;
   std::size_t targets_;
   std::optional<std::size_t> positions_;
+  std::vector<Further> further_;
 };
 
 }  // namespace

@@ -63,6 +63,10 @@ class CrossCheck {
                "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing",
                "model.activation", "model.activation_limit"}))
       for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
+    if (valid({"model.predicts", "model.predict_weight", "model.objective", "model.sequence",
+               "model.norm_placement", "model.shared_layers", "adapter.kind", "parallel.vocabulary",
+               "precision.products"}))
+      for (const std::string& mistake : module_mistakes(deck_)) report(mistake);
     if (valid({"model.key_value_rank", "model.query_rank", "model.rotary_size", "model.value_size",
                "model.heads", "model.key_value_heads", "model.hidden", "model.head_size",
                "model.positions", "model.query_key_norm", "model.biases", "model.window",
@@ -347,7 +351,7 @@ class CrossCheck {
   void partition() {
     const ParallelConfig& p = deck_.config.parallel;
     if (p.partition.empty() || !valid({"parallel.partition", "parallel.pipeline", "parallel.chunks",
-                                       "parallel.layout", "model.layers"}))
+                                       "parallel.layout", "model.layers", "model.predicts"}))
       return;
     const auto stages = std::ssize(p.partition);
     const std::int64_t layers = std::reduce(p.partition.begin(), p.partition.end());
@@ -355,7 +359,11 @@ class CrossCheck {
     if (layers != m.all_layers())
       report(deck_.cite("parallel", "partition"), " has ", layers, " layers in all, but ",
              m.encoder.present() ? text(deck_.cite("encoder", "layers"), " and ") : "",
-             deck_.cite("model", "layers"), "; change one of the stages");
+             deck_.cite("model", "layers"),
+             m.modules() > 0
+                 ? text(", and ", deck_.cite("model", "predicts"), " adds ", m.modules())
+                 : "",
+             "; change one of the stages");
     if (p.layout == LayoutMode::given && stages != p.stages())
       report(deck_.cite("parallel", "partition"), " has ", stages,
              stages == 1 ? " stage" : " stages", ", but ", deck_.cite("parallel", "pipeline"),

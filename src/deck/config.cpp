@@ -85,4 +85,17 @@ layout::StageMap ParallelConfig::stage_map() const {
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chosen};
 }
 
+Config Config::without_modules() const {
+  Config c = *this;
+  std::int64_t left = model.modules();
+  for (auto stage = c.parallel.partition.rbegin(); stage != c.parallel.partition.rend(); ++stage) {
+    const std::int64_t modules = std::min(left, *stage);
+    *stage -= modules;
+    left -= modules;
+  }
+  c.model.predicts = 1;
+  c.model.predict_weight = ModelConfig().predict_weight;
+  return c;
+}
+
 }  // namespace trireme::deck

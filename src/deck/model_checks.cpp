@@ -221,6 +221,41 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
   return mistakes.empty() && m.vocabulary > 0 ? mistakes_of_special_tokens(deck) : mistakes;
 }
 
+std::vector<std::string> module_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const Config& c = deck.config;
+  const ModelConfig& m = c.model;
+  const std::string predicts = deck.cite("model", "predicts");
+  if (m.modules() == 0) {
+    if (m.predict_weight != ModelConfig().predict_weight)
+      report(deck.cite("model", "predict_weight"), " has no effect with ", predicts,
+             "; choose predicts = 2, or remove predict_weight");
+    return mistakes;
+  }
+  if (!m.predicts_next_token())
+    report(predicts, " needs objective = \"next_token\", but the deck has ",
+           deck.cite("model", "objective"), "; choose predicts = 1");
+  if (m.predicts > m.sequence)
+    report(predicts, " is more than ", deck.cite("model", "sequence"), "; choose at most ",
+           m.sequence);
+  const auto excludes = [&](bool excluded, const char* section, const char* key,
+                            const char* remedy) {
+    if (excluded)
+      report(predicts, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy,
+             ", or predicts = 1");
+  };
+  excludes(m.norm_placement == NormPlacement::post, "model", "norm_placement",
+           "norm_placement = \"pre\"");
+  excludes(m.shared_layers > 0, "model", "shared_layers", "shared_layers = 0");
+  excludes(m.adapter.present(), "adapter", "kind", "kind = \"none\"");
+  excludes(c.parallel.vocabulary != VocabularyPlacement::stage, "parallel", "vocabulary",
+           "vocabulary = \"stage\"");
+  excludes(c.precision.products == Products::fp8, "precision", "products",
+           "products = \"compute\"");
+  return mistakes;
+}
+
 std::vector<std::string> latent_mistakes(const Deck& deck) {
   std::vector<std::string> mistakes;
   const Config& c = deck.config;

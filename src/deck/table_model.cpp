@@ -341,6 +341,19 @@ void model_keys(std::vector<Entry>& out) {
        "shared_layers; 0 means no sharing")
       .at_least(0)
       .otherwise(Int{0});
+  model
+      .integer("predicts", &ModelConfig::predicts,
+               "tokens that each token predicts: the next one, and each further one with a module "
+               "after the last layer (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2)")
+      .at_least(1)
+      .at_most(most_predicts)
+      .otherwise(Int{1});
+  model
+      .number("predict_weight", &ModelConfig::predict_weight,
+              "weight of the mean of the modules' losses, relative to the loss of the next token")
+      .effect(Effect::training)
+      .from(0)
+      .otherwise(0.3);
   model.number("dropout", &ModelConfig::dropout, "fraction of activations set to zero in training")
       .effect(Effect::training)
       .from(0)

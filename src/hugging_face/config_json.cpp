@@ -85,6 +85,7 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
          (key.effect != deck::Effect::model && key.effect != deck::Effect::function)))
       continue;
     if (m.positions != Positions::rotary && key.name.starts_with("rope_")) continue;
+    if (key.name.starts_with("predict")) continue;  // files may lack modules
     if (key.load(deck.config) != key.load(expected) && !has_key(format, key))
       complaints.add(deck.cite(key.section, key.name), ", expected ",
                      deck::literal(key, key.load(expected)));
@@ -163,6 +164,19 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
                    "such a model cannot be imported; change a value in the file only if the "
                    "weights were trained with the expected one");
   return out;
+}
+
+bool files_have_modules(Family family) {
+  return !format_of(family).further_token.empty();
+}
+
+void take_modules(ModelFile& file, const deck::Deck& deck) {
+  const ModelConfig& m = deck.config.model;
+  check_usage(m.modules() == 0 || files_have_modules(file.model.family), file.path,
+              ": files of the family ", name_of(file.model.family),
+              " have no modules that predict further tokens, but the deck has ",
+              deck.cite("model", "predicts"), "; choose predicts = 1");
+  file.model.predicts = m.predicts;
 }
 
 void expect_same_model(const ModelFile& file, const deck::Deck& deck) {

@@ -309,7 +309,7 @@ void add_deepseek_v3_keys(std::vector<ConfigKey>& keys) {
     keys.back().write = {};
   }
   keys.push_back(deepseek_programs());
-  keys.push_back(written("num_nextn_predict_layers", [](const M&) { return json(0); }));
+  keys.push_back(written("num_nextn_predict_layers", [](const M& m) { return json(m.modules()); }));
   for (const char* name : {"num_mtp_layers", "ep_size", "aux_loss_alpha", "seq_aux"})
     keys.push_back(written(name, {}));
 }

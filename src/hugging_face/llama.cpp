@@ -1,6 +1,7 @@
 // Keys and tensors of the family llama and its relatives, which differ by `Class`.
 #include <trireme/hugging_face/format.hpp>
 
+#include <trireme/architecture/operation.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/config_key.hpp>
 #include <trireme/hugging_face/expert_keys.hpp>
@@ -374,14 +375,31 @@ void add_latent_attention(std::vector<Tensor>& out, const M& m, const std::strin
   add("o_proj", {D, H * V}, {"output"});
 }
 
+/// Adds what a module that predicts a further token has besides a layer, with the names of
+/// DeepSeek-V3's published files: eh_proj has the columns of the embeddings first.
+void add_merge(std::vector<Tensor>& out, const M& m, const std::string& theirs,
+               const std::string& ours) {
+  const std::int64_t D = m.hidden;
+  out.push_back({theirs + "enorm.weight", {D}, {{ours + "merge.embedding_norm.gain"}}});
+  out.push_back({theirs + "hnorm.weight", {D}, {{ours + "merge.hidden_norm.gain"}}});
+  out.push_back({theirs + "eh_proj.weight",
+                 {D, 2 * D},
+                 {{ours + "merge.embedding"}, {ours + "merge.hidden"}},
+                 {2, D, D},
+                 {1, 0, 2}});
+  out.push_back({theirs + "shared_head.norm.weight", {D}, {{ours + "final_norm.gain"}}});
+}
+
 void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
   const std::int64_t F = m.feed_forward;
   const std::string theirs = text(prefix, "layers.", layer, ".");
-  const std::string ours = layer_prefix(m, layer);
+  const std::string ours =
+      m.in_module(layer) ? architecture::prefix_of_layer(m, layer) : layer_prefix(m, layer);
   const auto add = [&](const char* name, Extents shape, const char* array, Extents place = {}) {
     out.push_back({theirs + name, std::move(shape), {{ours + array, std::move(place)}}});
   };
+  if (m.in_module(layer)) add_merge(out, m, theirs, ours);
   const bool norms_inputs = m.norm_placement != NormPlacement::output;
   if (norms_inputs) add("input_layernorm.weight", {D}, "attention_norm.gain");
   if (m.has_latent_attention())
@@ -396,16 +414,33 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
     add("post_feedforward_layernorm.weight", {D}, "feed_forward_output_norm.gain");
   }
   if (m.family == Family::gpt_oss) return add_fused_experts(out, m, theirs, ours);
-  if (m.experts.in_layer(layer)) return add_experts(out, m, theirs, ours);
+  if (m.has_experts(layer)) return add_experts(out, m, theirs, ours);
   add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", {0});
   add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", {1});
   add("mlp.down_proj.weight", {D, F}, "feed_forward.down");
 }
 
+/// Whether files have the model's modules that predict further tokens.
+bool has_modules(const M& m) {
+  return m.family == Family::deepseek_v3 && m.modules() > 0;
+}
+
+std::vector<Copy> copies(const M& m) {
+  std::vector<Copy> copies;
+  if (m.tied_embeddings) copies.push_back({head, table});
+  for (std::int64_t layer = m.layers; has_modules(m) && layer < m.all_layers(); ++layer) {
+    copies.push_back({text(prefix, "layers.", layer, ".embed_tokens.weight"), table});
+    copies.push_back({text(prefix, "layers.", layer, ".shared_head.head.weight"),
+                      m.tied_embeddings ? table : head});
+  }
+  return copies;
+}
+
 std::vector<Tensor> tensors(const M& m) {
   std::vector<Tensor> out;
   out.push_back({table, {m.vocabulary, m.hidden}, {{"embedding.token"}}});
-  for (std::int64_t layer = 0; layer < m.layers; ++layer) add_layer(out, m, layer);
+  const std::int64_t layers = has_modules(m) ? m.all_layers() : m.layers;
+  for (std::int64_t layer = 0; layer < layers; ++layer) add_layer(out, m, layer);
   out.push_back({"model.norm.weight", {m.hidden}, {{"final_norm.gain"}}});
   if (!m.tied_embeddings) out.push_back({head, {m.vocabulary, m.hidden}, {{"output.weight"}}});
   return out;
@@ -423,10 +458,7 @@ Format format(const Class& c) {
           .model_class = [](const M& m) { return std::string(class_of(m.family).name); },
           .check = check_config,
           .tensors = tensors,
-          .copies =
-              [](const M& m) {
-                return m.tied_embeddings ? std::vector<Copy>{{head, table}} : std::vector<Copy>{};
-              },
+          .copies = copies,
           .today = today,
           .further_token = c.family == Family::deepseek_v3 ? "eh_proj.weight" : ""};
 }

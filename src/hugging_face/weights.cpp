@@ -49,6 +49,9 @@ Stored stored_tensors(const TensorFolder& folder, const Format& format,
   for (const auto& [name, tensor] : stored)
     if (name.ends_with("." + format.further_token))
       left_out.push_back(name.substr(0, name.size() - format.further_token.size()));
+  if (model.modules() > 0)
+    for (const Tensor& wanted : format.tensors(model))
+      std::erase_if(left_out, [&](const auto& layer) { return wanted.name.starts_with(layer); });
   std::erase_if(stored, [&](const auto& entry) {
     return std::ranges::any_of(left_out,
                                [&](const auto& layer) { return entry.first.starts_with(layer); });

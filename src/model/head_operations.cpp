@@ -164,8 +164,9 @@ CrossEntropyOperation<P>::CrossEntropyOperation(const architecture::Operation& o
     : BlockOperation<P>(op),
       rows_(place.model(), place.axis),
       field_(field_of(place, op.inputs[1])),
-      term_(op.cut == architecture::Cut::none ? 1 : 0),
-      weight_(term_ == 0 ? 1 : static_cast<double>(place.model().targets())) {}
+      weight_(op.cut == architecture::Cut::none ? static_cast<double>(place.model().targets())
+              : op.term > 0                     ? place.model().module_weight()
+                                                : 1) {}
 
 /// Adds the losses; in training, also dlogits = w (softmax(logits) − one-hot(target)).
 template <class P>

@@ -81,9 +81,11 @@ View1<double> LogitsOperation<P>::add_losses(const PassArguments<P>& c, const Bl
 
 /// dlogits = w (softmax(logits) − one-hot(target)), times the slope of the cap and the scale
 template <class P>
-void LogitsOperation<P>::block_gradient(const PassArguments<P>& c, const Block& b) const {
+void LogitsOperation<P>::block_gradient(const PassArguments<P>& c, const Block& b,
+                                        double weight) const {
   kernels::cross_entropy_gradient<T>(c.handle, b.dlogits, b.logits, b.merged, b.targets, first_id_,
-                                     scale_ * c.context.token_weight, c.context.loss_scale, cap_);
+                                     scale_ * weight * c.context.token_weight, c.context.loss_scale,
+                                     cap_);
 }
 
 /// dtable += dlogitsᵀ y; dbias += Σ_n dlogits[n]; dy = dlogits table, stored in place of y
@@ -103,35 +105,42 @@ void LogitsOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   visit_blocks(c, y, rows_.counted_targets(c), loss, [&](const Block& b) {
     compute(c.handle, b.logits, b.y);
     const View1<double> losses = add_losses(c, b, loss);
-    if (gathers_ && c.context.scores.size() > 0)
+    if (gathers_ && loss.term() == 0 && c.context.scores.size() > 0)
       kernels::row_scores(c.handle, rows_of(c.context.scores, b.first, extent(b.logits, 0)), losses,
                           b.merged);
     if (!trains || gradient_ == HeadGradient::again) return;
-    block_gradient(c, b);
+    block_gradient(c, b, loss.weight());
     if (gradient_ == HeadGradient::with_losses) block_backward(c, b);
   });
+  // The gathered rows, in which the gradient is, are in memory that the next logits use.
+  if (trains && gradient_ == HeadGradient::with_losses) sum_gradient(c);
+}
+
+template <class P>
+void LogitsOperation<P>::sum_gradient(const PassArguments<P>& c) const {
+  const View2<T> dy = c.values.matrix(this->op_.input());
+  if (gathers_)
+    axis_.reduce(c.handle, dy, c.scratch.all(axis_, dy), "logits, backward");
+  else
+    axis_.sum(c.handle, dy, "logits, backward");
 }
 
 template <class P>
 void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>* fused,
                                         bool) const {
+  if (gradient_ == HeadGradient::with_losses) return;
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
   const View2<T> dy = c.values.matrix(this->op_.input());
-  if (gradient_ != HeadGradient::with_losses) {
-    const View2<T> y =
-        gathers_ ? axis_.gather(c.handle, c.scratch.all(axis_, dy), dy, "logits, backward") : dy;
-    visit_blocks(c, y, extent(y, 0), loss, [&](const Block& b) {
-      if (gradient_ == HeadGradient::again) {
-        compute(c.handle, b.logits, b.y);
-        block_gradient(c, b);
-      }
-      block_backward(c, b);
-    });
-  }
-  if (gathers_)
-    axis_.reduce(c.handle, dy, c.scratch.all(axis_, dy), "logits, backward");
-  else
-    axis_.sum(c.handle, dy, "logits, backward");
+  const View2<T> y =
+      gathers_ ? axis_.gather(c.handle, c.scratch.all(axis_, dy), dy, "logits, backward") : dy;
+  visit_blocks(c, y, extent(y, 0), loss, [&](const Block& b) {
+    if (gradient_ == HeadGradient::again) {
+      compute(c.handle, b.logits, b.y);
+      block_gradient(c, b, loss.weight());
+    }
+    block_backward(c, b);
+  });
+  sum_gradient(c);
 }
 
 template class LogitsOperation<Fp32>;

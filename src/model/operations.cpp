@@ -122,6 +122,27 @@ void ResidualOperation<P>::backward_input(const PassArguments<P>& c, const Block
       c.handle, axis_.own_part(dz), c.values.gradient(this->op_.output), site(c.context));
 }
 
+// ---- swap
+
+template <class P>
+void SwapOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  const View1<T> value = flat(c.values.matrix(this->op_.inputs[1]));
+  kernels::copy<T>(c.handle, flat(c.values.matrix(this->op_.output)), value);
+  kernels::copy<T>(c.handle, value, flat<const T>(c.values.matrix(this->op_.input())));
+}
+
+template <class P>
+void SwapOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                      bool accumulate) const {
+  const View1<T> value = flat(c.values.gradient(this->op_.inputs[1]));
+  const View1<T> dh = flat(c.values.gradient(this->op_.input()));
+  if (accumulate)
+    kernels::accumulate<T>(c.handle, dh, value);
+  else
+    kernels::copy<T>(c.handle, dh, value);
+  kernels::copy<T>(c.handle, value, flat<const T>(c.values.gradient(this->op_.output)));
+}
+
 template <class P>
 kernels::Dropout DropoutOperation<P>::site(const MicroContext& c) const {
   if (source_tokens_ == 0) return c.dropout_site(0, axis_.places());
@@ -393,6 +414,8 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<TakeValuesOperation<P>>(op, place);
     case OperationKind::table:
       return std::make_unique<TableOperation<P>>(op, place);
+    case OperationKind::swap:
+      return std::make_unique<SwapOperation<P>>(op);
   }
   return {};
 }

@@ -100,10 +100,12 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::RankSizes& n,
   slot.values = arena.take<std::byte>(bytes).data();
   slot.value_gradients =
       keeps_gradients ? arena.take<std::byte>(bytes).data() : shape.value_gradients;
-  for (BlockMemory& layer : slot.layers) {
-    layer.values = slot.values;
-    layer.value_gradients = slot.value_gradients;
-  }
+  const auto give = [&](BlockMemory& block) {
+    block.values = slot.values;
+    block.value_gradients = slot.value_gradients;
+  };
+  std::ranges::for_each(slot.layers, give);
+  give(slot.head);
   return slot;
 }
 
@@ -148,12 +150,19 @@ auto PipelineStage<P>::with_values(View2<T> tokens, const Slot& slot, bool gradi
   std::byte* const values = gradients ? slot.value_gradients : slot.values;
   if (values == nullptr) return {tokens};
   constexpr Bytes element = sizeof(T), sum = sizeof(Accumulate<T>);
-  const Bytes first =
-      architecture::value_offset(architecture::ModelValue::encoder_bias, sizes_, element, sum);
-  const Bytes all = architecture::value_bytes(sizes_, element, sum);
-  return {tokens, source_of(values),
-          View1<T>(reinterpret_cast<T*>(values + first),
-                   static_cast<std::size_t>((all - first) / element))};
+  const auto offset = [&](architecture::ModelValue value, std::int64_t module = 0) {
+    return architecture::value_offset(value, sizes_, element, sum, module);
+  };
+  using architecture::ModelValue;
+  StageRows<T> rows{tokens, source_of(values),
+                    View1<T>(reinterpret_cast<T*>(values + offset(ModelValue::encoder_bias)),
+                             static_cast<std::size_t>(
+                                 architecture::table_bytes(sizes_, element, sum) / element))};
+  for (std::int64_t module = 0; module < sizes_.modules; ++module)
+    rows.modules.emplace_back(reinterpret_cast<T*>(values + offset(ModelValue::of_module, module)),
+                              static_cast<std::size_t>(sizes_.rows),
+                              static_cast<std::size_t>(sizes_.hidden));
+  return rows;
 }
 
 template <class P>
@@ -169,6 +178,7 @@ void PipelineStage<P>::begin_gradients(const Handle& handle, const Slot& slot) c
   const StageRows<T> rows = with_values({}, slot, true);
   kernels::fill(handle, flat(rows.source), 0.0);
   kernels::fill(handle, rows.tables, 0.0);
+  for (const View2<T>& module : rows.modules) kernels::fill(handle, flat(module), 0.0);
 }
 
 template <class P>

@@ -128,7 +128,11 @@ std::vector<BlockKernel> end_kernels(const deck::Config& config,
       if (rule_of(of).rate != architecture::KernelRate::embedding) continue;
       kernel.kind = kind;
       kernel.calls = config.micro_batches();
-      kernels.push_back(std::move(kernel));
+      const auto found = std::ranges::find(kernels, kernel.name, &BlockKernel::name);
+      if (found == kernels.end())
+        kernels.push_back(std::move(kernel));
+      else
+        found->calls += kernel.calls;
     }
   };
   add(0, lower(embedding, sizes, {kept_for_evaluation(embedding), true, false, element, element}),

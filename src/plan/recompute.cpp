@@ -36,7 +36,8 @@ Kept kept_of(const deck::ParallelConfig& parallel, const BlockDescription& layer
     return architecture::kept_tensors(layer, parallel.recompute);
   Kept kept = architecture::kept_tensors(layer, Recompute::none);
   for (std::size_t t = 1; t < kept.size(); ++t)
-    if (std::ranges::find(parallel.recomputed, layer.tensors[t].name) != parallel.recomputed.end())
+    if (!architecture::is_always_kept(layer, static_cast<int>(t)) &&
+        std::ranges::find(parallel.recomputed, layer.tensors[t].name) != parallel.recomputed.end())
       kept[t] = false;
   return kept;
 }

@@ -149,7 +149,7 @@ class Counter {
     }
     const auto gathers = [&](const char* what, std::int64_t messages) {
       const Bytes source = sizes_.source.tokens * sizes_.hidden * sizes_.element;
-      tensor(what, messages, tokens_bytes_);
+      tensor(what, (1 + sizes_.modules) * messages, tokens_bytes_);
       if (source > 0) tensor(what, messages, source);
     };
     if (!sizes_.cuts_tokens) {

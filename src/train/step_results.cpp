@@ -188,8 +188,7 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
   for (std::size_t e = 0; e < entries.size(); ++e)
     for (std::size_t t = 0; t < terms.size(); ++t) {
       const std::int64_t counted =
-          t == 0 ? entries[e].targets
-                 : actions_.batch_samples(entries[e].step) * terms[t].per_sample;
+          terms[t].count(entries[e].targets, actions_.batch_samples(entries[e].step));
       double& loss = means[e * terms.size() + t];
       loss = counted == 0 ? 0 : loss / static_cast<double>(counted);
     }
@@ -203,7 +202,7 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
     one.step = entries[e].step;
     for (std::size_t t = 0; t < terms.size(); ++t) {
       const double mean = means[e * terms.size() + t];
-      one.loss += mean;
+      if (!terms[t].apart) one.loss += mean;
       if (t > 0) one.other_losses.push_back(NamedLoss{std::string(terms[t].name), mean});
     }
     if (!parts_.servers)
@@ -227,10 +226,9 @@ StepResult StepResults<P>::result_from(std::span<const double> sums, std::span<c
   const std::vector<double> of_terms = objective.terms_of(sums);
   const std::int64_t samples = actions_.batch_samples(step);
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const std::int64_t counted =
-        i == 0 ? actions_.batch_targets(step) : samples * terms[i].per_sample;
+    const std::int64_t counted = terms[i].count(actions_.batch_targets(step), samples);
     const double mean = counted == 0 ? 0 : of_terms[i] / static_cast<double>(counted);
-    found.loss = i == 0 ? mean : found.loss + mean;
+    if (!terms[i].apart) found.loss = i == 0 ? mean : found.loss + mean;
     if (i > 0) found.other_losses.push_back(NamedLoss{std::string(terms[i].name), mean});
   }
   return found;

@@ -6,6 +6,7 @@
 #include <trireme/tensor/region.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::train {
 
@@ -31,17 +32,19 @@ template <class T>
 auto Transfers<T>::take_message(Arena& arena, std::int64_t tokens, std::int64_t source) const
     -> Message {
   constexpr Bytes element = sizeof(T), sum = sizeof(Accumulate<T>);
-  using architecture::ModelValue;
-  const std::int64_t tables =
-      (architecture::value_bytes(sizes_, element, sum) -
-       architecture::value_offset(ModelValue::encoder_bias, sizes_, element, sum)) /
-      element;
+  const std::int64_t tables = architecture::table_bytes(sizes_, element, sum) / element;
   const std::int64_t of_tokens = tokens * sizes_.hidden, of_source = source * sizes_.hidden;
   Message m;
-  m.memory = arena.take<T>(of_tokens + of_source + tables);
-  m.slices = {trireme::matrix(part(m.memory, 0, of_tokens), tokens, sizes_.hidden),
-              trireme::matrix(part(m.memory, of_tokens, of_source), source, sizes_.hidden),
-              part(m.memory, of_tokens + of_source, tables)};
+  m.memory = arena.take<T>((1 + sizes_.modules) * of_tokens + of_source + tables);
+  std::int64_t begin = 0;
+  const auto next = [&](std::int64_t elements) {
+    return part(m.memory, std::exchange(begin, begin + elements), elements);
+  };
+  m.slices.tokens = trireme::matrix(next(of_tokens), tokens, sizes_.hidden);
+  m.slices.source = trireme::matrix(next(of_source), source, sizes_.hidden);
+  m.slices.tables = next(tables);
+  for (std::int64_t module = 0; module < sizes_.modules; ++module)
+    m.slices.modules.push_back(trireme::matrix(next(of_tokens), tokens, sizes_.hidden));
   return m;
 }
 
@@ -65,6 +68,8 @@ void Transfers<T>::copy(const Exec& exec, const Rows& to, const Rows& from) {
   kernels::copy<T>(exec, flat(to.tokens), flat<const T>(from.tokens));
   if (to.source.size() > 0) kernels::copy<T>(exec, flat(to.source), flat<const T>(from.source));
   if (to.tables.size() > 0) kernels::copy<T>(exec, to.tables, from.tables);
+  for (std::size_t module = 0; module < to.modules.size(); ++module)
+    kernels::copy<T>(exec, flat(to.modules[module]), flat<const T>(from.modules[module]));
 }
 
 template <class T>
@@ -90,6 +95,8 @@ void Transfers<T>::take(const Exec& exec, Stage to, Direction direction,
     axis_.of(architecture::Stream::source)
         .gather_slices(exec, rows.source, from.slices.source, what);
   if (rows.tables.size() > 0) kernels::copy<T>(exec, rows.tables, from.slices.tables);
+  for (std::size_t module = 0; module < rows.modules.size(); ++module)
+    axis_.gather_slices(exec, rows.modules[module], from.slices.modules[module], what);
 }
 
 template <class T>
@@ -107,6 +114,7 @@ void Transfers<T>::send(const Exec& exec, Stage to, Direction direction, int buf
   mine.tokens = axis_.slice_of(rows.tokens);
   if (rows.source.size() > 0)
     mine.source = axis_.of(architecture::Stream::source).slice_of(rows.source);
+  for (View2<T>& module : mine.modules) module = axis_.slice_of(module);
   copy(exec, sent.slices, mine);
   sent.request = pipeline_.start_send<T>(exec, View1<const T>(sent.memory), stages_.rank_of(to),
                                          tag_of(to, direction));

@@ -273,7 +273,7 @@ Evaluation TypedEngine<P>::evaluate(const data::Windows& file, std::int64_t wind
   const std::vector<double> of_terms = objective.terms_of(sums);
   for (std::size_t i = 0; i < terms.size(); ++i)
     found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), of_terms[i],
-                            i == 0 ? targets : samples * terms[i].per_sample});
+                            terms[i].count(targets, samples)});
   if (parts_.servers)
     parts_.servers->broadcast(found.losses.front().nats, "loss of the evaluation");
   return found;

@@ -214,7 +214,7 @@ void expect_values_for_any_kept_tensors(const BlockDescription& layer, const dec
   const Kept needed = kept_tensors(layer, Recompute::none);
   std::vector<std::size_t> choices;
   for (std::size_t t = 1; t < needed.size(); ++t)
-    if (needed[t] && layer.tensors[t].home != Home::value) choices.push_back(t);
+    if (needed[t] && !is_always_kept(layer, static_cast<int>(t))) choices.push_back(t);
   // All pairs of tensors that are not kept, and all but each pair.
   for (std::size_t i = 0; i < choices.size(); ++i)
     for (std::size_t j = i; j < choices.size(); ++j)
@@ -245,6 +245,21 @@ TEST(BlockProgram, StepsOfEncodersAndDecodersReadTheirValues) {
   ASSERT_EQ(a.layer_kinds().size(), 3U);
   for (const BlockDescription& layer : a.layer_kinds())
     expect_values_for_any_kept_tensors(layer, m);
+}
+
+/// The modules that predict further tokens begin with embeddings and the previous block's result.
+TEST(BlockProgram, StepsOfModulesReadTheirValues) {
+  for (const Family family : {Family::gpt, Family::gemma2, Family::olmo2, Family::deepseek_v3}) {
+    deck::ModelConfig m = small(family);
+    m.predicts = 3;
+    const Architecture a = describe(m);
+    for (std::int64_t module = 0; module < 2; ++module) {
+      const BlockDescription& layer = a.description(block_of_layer(m.layers + module));
+      EXPECT_EQ(a.block(block_of_layer(m.layers + module)).prefix,
+                text("predict.", module + 2, "."));
+      expect_values_for_any_kept_tensors(layer, m);
+    }
+  }
 }
 
 TEST(BlockProgram, StepsReadTheirValuesOnPartsOfTheTokens) {

@@ -1,5 +1,6 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
 
 #include <gtest/gtest.h>
 
@@ -53,6 +54,25 @@ TEST(Objective, LossesHaveTheirNamesInTheMetrics) {
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].name, "loss");
   EXPECT_EQ(next[0].per_sample, 20);
+}
+
+TEST(Objective, FurtherTokensHaveFieldsAndLossesOfTheirOwn) {
+  deck::ModelConfig m = model_of(Family::llama);
+  m.predicts = 3;
+  const TrainingObjective o = objective_of(m);
+  EXPECT_EQ(fields_of(o, true, false),
+            (Fields{{"tokens", 20}, {"tokens_2", 20}, {"tokens_3", 20}}));
+  EXPECT_EQ(fields_of(o, false, true),
+            (Fields{{"targets", 20}, {"targets_2", 20}, {"targets_3", 20}}));
+  ASSERT_EQ(o.losses.size(), 3u);
+  EXPECT_EQ(o.head_losses(), 3);
+  for (std::size_t n = 2; n <= 3; ++n) {
+    const LossTerm& term = o.losses[n - 1];
+    EXPECT_EQ(term.name, text("predict_loss_", n));
+    EXPECT_TRUE(term.apart);
+    EXPECT_EQ(term.count(17, 2), 17) << "of the targets of the next token that count";
+  }
+  EXPECT_FALSE(o.losses[0].apart);
 }
 
 /// The objective is a property: a model of another family may learn masked tokens.

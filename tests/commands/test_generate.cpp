@@ -64,6 +64,44 @@ TEST_F(Generate, TextsDoNotDependOnTheRanks) {
   }
 }
 
+/// The modules of further predicted tokens do not change texts, whatever stages they were trained
+/// in.
+TEST_F(Generate, LeavesOutModulesOfFurtherTokens) {
+  const std::string keys =
+      "model.family=llama model.predicts=3 model.dropout=0 run.directory=further "
+      "precision.compute=fp64 data.validation=data/tokens.h5 run.evaluate_every=6 ";
+  ASSERT_EQ(run(train(2, keys + "parallel.pipeline=2 'parallel.partition=[0, 3]'")), 0) << err();
+  const auto generated = [&](int ranks, const std::string& more) {
+    EXPECT_EQ(generate(ranks, "--prompt 'the quick' --tokens 12 --temperature 0 " + keys + more), 0)
+        << err();
+    return out();
+  };
+  const std::string texts = generated(1, "");
+  EXPECT_NE(texts, "");
+  EXPECT_EQ(generated(2, "parallel.pipeline=2 'parallel.partition=[0, 3]'"), texts);
+  EXPECT_EQ(generated(2, "parallel.tensor=2 model.heads=3"), texts);
+
+  // Losses: of the modules apart, and of the next token as in a model without modules.
+  ASSERT_EQ(run("trireme eval deck.toml " + keys), 0) << err();
+  for (const char* loss : {"\nloss ", "\npredict_loss_2 ", "\npredict_loss_3 "})
+    EXPECT_EQ(occurrences(out(), loss), 1) << out();
+  EXPECT_EQ(occurrences(file("further/metrics.jsonl"), "\"predict_loss_3\""), 12);
+  EXPECT_EQ(occurrences(file("further/metrics.jsonl"), "\"validation_predict_loss_2\""), 2);
+  ASSERT_EQ(run("trireme report further -o page.html"), 0) << err();
+  EXPECT_GT(occurrences(file("page.html"), "Predict loss 3"), 0);
+
+  ASSERT_EQ(run("trireme export further exported"), 0) << err();
+  EXPECT_NE(out().find("without the modules of [model] predicts = 3"), std::string::npos) << out();
+  EXPECT_EQ(run("trireme import exported deck.toml " + keys + "run.directory=again"), 2);
+  EXPECT_NE(err().find("files of the family llama have no modules that predict further tokens, but "
+                       "the deck has [model] predicts = 3"),
+            std::string::npos)
+      << err();
+  ASSERT_EQ(
+      run("trireme import exported deck.toml " + keys + "run.directory=again model.predicts=1"), 0)
+      << err();
+}
+
 /// Tensor and pipeline ranks, more texts than are open at a time, ranks that are no multiple of the
 /// deck's, prompts longer than the model's sequence.
 TEST_F(Generate, TextsDoNotDependOnTheLayout) {

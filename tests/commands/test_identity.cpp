@@ -196,6 +196,8 @@ const std::map<std::string, std::string>& other_values() {
       {"model.sequence", "24"},
       {"model.vocabulary", "300"},
       {"model.shared_layers", "1"},
+      {"model.predicts", "2"},
+      {"model.predict_weight", "0.5"},
       {"model.dropout", "0.25"},
       {"model.norm_epsilon", "0.01"},
       {"model.rope_theta", "5e4"},

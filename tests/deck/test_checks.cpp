@@ -414,6 +414,33 @@ TEST(Checks, IdsOfAnEncoderAreInTheVocabularyAndApart) {
   }
 }
 
+TEST(Checks, ModulesOfFurtherTokensNeedADecoder) {
+  const ModelConfig m = parse_deck(example, "a.toml", {"model.predicts=3"}).config.model;
+  EXPECT_EQ(m.modules(), 2);
+  EXPECT_EQ(m.all_layers(), 4);
+  EXPECT_EQ(m.module_weight(), 0.15);
+  expect_contains(mistakes_of(example, {"model.predict_weight=0.1"}),
+                  "[model] predict_weight = 0.1 (command line) has no effect with [model] "
+                  "predicts = 1 (default); choose predicts = 2, or remove predict_weight");
+  expect_contains(mistakes_of(example, {"model.predicts=0"}), "model.predicts");
+  expect_contains(mistakes_of(example, {"model.predicts=9"}), "model.predicts");
+  for (const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
+           {"model.family=bert",
+            "needs objective = \"next_token\", but the deck has [model] "
+            "objective = \"masked_token\" (default); choose predicts = 1"},
+           {"model.norm_placement=post",
+            "cannot be combined with [model] norm_placement = \"post\" (command line); choose "
+            "norm_placement = \"pre\", or predicts = 1"},
+           {"model.shared_layers=1", "cannot be combined with [model] shared_layers = 1"},
+           {"adapter.kind=lora", "cannot be combined with [adapter] kind = \"lora\""},
+           {"parallel.vocabulary=pipeline", "cannot be combined with [parallel] vocabulary"},
+           {"model.sequence=1", "is more than [model] sequence = 1 (command line); choose at most"},
+           {"parallel.partition=[2]",
+            "has 2 layers in all, but [model] layers = 2 (a.toml:2), and [model] predicts = 2 "
+            "(command line) adds 1; change one of the stages"}})
+    expect_contains(mistakes_of(example, {"model.predicts=2", key}), message);
+}
+
 TEST(Checks, AnInvalidKeyIsReportedOnce) {
   const std::string message = mistakes_of(example, {"model.heads=0"});
   EXPECT_EQ(message.find("does not divide"), std::string::npos) << message;

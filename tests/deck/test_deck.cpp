@@ -232,6 +232,12 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
       p.shard = std::min(p.shard, Sharding::gradients);
       m.shared_layers = deck.config.run.audit_every = 0;
     }
+    if (!m.predicts_next_token() || m.norm_placement == NormPlacement::post ||
+        m.shared_layers > 0 || m.adapter.present() || m.predicts > m.sequence ||
+        p.vocabulary != VocabularyPlacement::stage)
+      m.predicts = 1;
+    if (m.modules() == 0) m.predict_weight = 0.3;
+    if (!p.partition.empty()) p.partition.back() = m.all_layers();
     const std::string resolved = resolved_toml(deck);
     const Deck again = parse_deck(resolved, "resolved.toml");
     EXPECT_EQ(again.config, deck.config) << resolved;

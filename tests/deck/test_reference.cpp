@@ -80,7 +80,7 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
                                  "data.sentinel_token"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
-        key.name != "sequence" && !scales_rotary(key))
+        key.name != "predict_weight" && key.name != "sequence" && !scales_rotary(key))
       expected.insert(key.full_name());
   EXPECT_EQ(keys_with(Effect::model), expected);
   for (const char* property : {"norm", "head_size", "window", "shared_layers", "objective"})
@@ -88,9 +88,10 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
 }
 
 TEST(Table, RecordsWhichKeysChangeResults) {
-  std::set<std::string> training{"model.dropout",          "adapter.dropout",
-                                 "precision.loss_scale",   "precision.loss_scale_interval",
-                                 "experts.balance_weight", "experts.z_weight"};
+  std::set<std::string> training{
+      "model.dropout",        "model.predict_weight",          "adapter.dropout",
+      "precision.loss_scale", "precision.loss_scale_interval", "experts.balance_weight",
+      "experts.z_weight"};
   std::set<std::string> both{"run.seed",     "model.masked_share", "data.packing",
                              "experts.rows", "encoder.noise",      "encoder.span"};
   std::set<std::string> function{"experts.active", "experts.normalised",    "experts.scale",

@@ -15,6 +15,12 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
+deck::ModelConfig deepseek_with_modules() {
+  deck::ModelConfig m = odd_llama(false, Family::deepseek_v3);
+  m.predicts = 3;
+  return m;
+}
+
 struct Case {
   const char* name;
   deck::ModelConfig model;
@@ -74,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Qwen2Moe", odd_llama(false, Family::qwen2_moe)},
                       Case{"GptOss", odd_llama(false, Family::gpt_oss)},
                       Case{"DeepseekV3", odd_llama(false, Family::deepseek_v3)},
+                      Case{"DeepseekV3Modules", deepseek_with_modules()},
                       Case{"T5Tied", odd_t5(true)}, Case{"T5Untied", odd_t5(false)},
                       Case{"BertTied", odd_bert(true, SentenceLoss::next)},
                       Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
@@ -370,6 +377,72 @@ TEST(Import, LeavesOutLayersThatPredictFurtherTokens) {
                   {"model.layers.1.self_attn.q_a_proj.weight is missing"});
   expect_mentions(error(odd_llama(false, Family::mixtral), {further[0]}),
                   {further[0] + ", F32 [144], is not a tensor of the model"});
+}
+
+/// The published names: eh_proj multiplies [norm(embedding) ; norm(hidden)].
+TEST(Import, TakesTheModulesOfTheModel) {
+  const deck::ModelConfig m = deepseek_with_modules();
+  const std::int64_t D = m.hidden;
+  const TemporaryFolder folder;
+  const Weights weights = weights_of(m);
+  const checkpoint::Reader reader(write_checkpoint(folder.file("from"), m, weights));
+  fs::create_directory(folder.file("exported"));
+  export_weights(reader, m, DType::fp32, folder.file("exported"));
+  const TensorFolder files(folder.file("exported"));
+  for (const std::int64_t module : {0, 1}) {
+    const std::string theirs = text("model.layers.", m.layers + module, ".");
+    const std::string ours = text("predict.", module + 2, ".");
+    const auto found = std::ranges::find(files.tensors(), theirs + "eh_proj.weight",
+                                         [](const auto& tensor) { return tensor.info->name; });
+    ASSERT_NE(found, files.tensors().end());
+    ASSERT_EQ(found->info->shape, (Extents{D, 2 * D}));
+    Words values(static_cast<std::size_t>(2 * D * D));
+    found->read(0, found->info->bytes, reinterpret_cast<char*>(values.data()));
+    for (const std::int64_t out : {std::int64_t{0}, D - 1})
+      for (const std::int64_t in : {std::int64_t{0}, std::int64_t{5}, D - 1}) {
+        const auto at = [&](std::int64_t column) {
+          return values[static_cast<std::size_t>(out * 2 * D + column)];
+        };
+        const auto of = [&](const char* array) {
+          return weights.at(ours + array)[static_cast<std::size_t>(out * D + in)];
+        };
+        EXPECT_EQ(at(in), of("merge.embedding"));
+        EXPECT_EQ(at(D + in), of("merge.hidden"));
+      }
+    for (const char* name : {"enorm.weight", "hnorm.weight", "shared_head.norm.weight",
+                             "mlp.gate.weight", "self_attn.q_a_proj.weight"})
+      EXPECT_EQ(std::ranges::count(files.tensors(), theirs + name,
+                                   [](const auto& tensor) { return tensor.info->name; }),
+                1)
+          << name;
+  }
+  // A model with fewer modules leaves the others out; a model with more lacks tensors.
+  deck::ModelConfig one = m, four = m;
+  one.predicts = 2;
+  four.predicts = 4;
+  EXPECT_EQ(message_of([&] { match(files, format_of(m.family), one); }), "no error");
+  expect_mentions(message_of([&] { match(files, format_of(m.family), four); }),
+                  {"model.layers.4.enorm.weight is missing"});
+}
+
+/// Published files have copies of the tables in each module.
+TEST(Import, ComparesTheTablesOfModules) {
+  const deck::ModelConfig m = deepseek_with_modules();
+  for (const bool equal : {true, false}) {
+    const TemporaryFolder folder;
+    std::vector<TensorPlan> plan = plan_of(m);
+    for (const char* name : {"embed_tokens.weight", "shared_head.head.weight"})
+      plan.push_back({text("model.layers.3.", name),
+                      DType::fp32,
+                      {m.vocabulary, equal ? m.hidden : m.hidden - 1}});
+    write_zeros(folder.path().string(), plan);
+    const std::string message =
+        message_of([&] { match(TensorFolder(folder.path().string()), format_of(m.family), m); });
+    if (!equal)
+      expect_mentions(message, {"model.layers.3.embed_tokens.weight is", "tied"});
+    else
+      EXPECT_EQ(message, "no error");
+  }
 }
 
 /// Layers 0 and 2 share the weights of layer 0; layer 1 has its own.

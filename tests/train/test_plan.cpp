@@ -46,6 +46,11 @@ constexpr const char* latent_attention =
     "model.value_size=6 experts.number=6 experts.active=2 experts.feed_forward=24 "
     "experts.groups=3 experts.active_groups=2 experts.first_layer=1";
 
+constexpr const char* latent_and_two_tokens =
+    "model.head_size=8 model.key_value_rank=12 model.query_rank=18 model.rotary_size=4 "
+    "model.value_size=6 experts.number=6 experts.active=2 experts.feed_forward=24 "
+    "experts.groups=3 experts.active_groups=2 experts.first_layer=1 model.predicts=2";
+
 /// An encoder whose targets have 23 tokens.
 constexpr const char* encoder =
     "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4";
@@ -171,6 +176,18 @@ std::vector<PlanCase> plan_cases() {
        encoder},
       {"2bw", 1, false, true, "none", none, "adamw", Family::t5, 6, "bf16", Offload::none,
        gated_encoder},
+      {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16", Offload::none,
+       "model.predicts=2"},
+      {"zb-h1", 1, true, false, "full", none, "adamw", Family::llama, 2, "fp64",
+       Offload::activations, "model.predicts=3"},
+      {"interleaved", 2, false, true, "selective", weights, "lamb", Family::gpt, 3, "fp32",
+       Offload::none, "model.predicts=2"},
+      {"gpipe", 1, false, false, "full", none, "adamw", Family::llama, 2, "bf16", Offload::none,
+       "model.predicts=3"},
+      {"zb-v", 2, true, true, "none", gradients, "adamw", Family::llama, 2, "fp64", Offload::none,
+       "model.predicts=3"},
+      {"2bw", 1, true, true, "none", none, "adamw", Family::deepseek_v3, 6, "bf16", Offload::none,
+       latent_and_two_tokens},
       {"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64", Offload::none,
        "adapter.kind=lora"},
       {"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3, "bf16",

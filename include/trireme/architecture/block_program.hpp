@@ -25,6 +25,9 @@ using Kept = std::vector<bool>;
 /// only gradients of weights read (Korthikanti et al. 2022); `full` recomputes everything but the
 /// layer's input (Chen et al. 2016, arXiv 1604.06174). `automatic` is an error.
 Kept kept_tensors(const BlockDescription& layer, Recompute recompute);
+/// Whether a tensor is kept with every choice of tensors to recompute: a value of the model, or a
+/// result of an operation that cannot be repeated.
+bool is_always_kept(const BlockDescription& layer, int tensor);
 /// The tensors kept in evaluation, in generation and by the embedding: only the input, the fields
 /// of a batch and the model's values.
 Kept kept_for_evaluation(const BlockDescription& layer);
@@ -103,7 +106,8 @@ BlockProgram lower(const BlockDescription& layer, const RankSizes& sizes,
                    const LoweringOptions& options);
 
 /// The head's description lowered to calls. `losses` has the backward calls of all operations after
-/// the final norm; the backward phases have the calls of the final norm. The gradient of a tensor
+/// the first norms; the backward phases have the calls of the first norms, which read the head's
+/// input or values. The gradient of a tensor
 /// is stored in the tensor named "d" and the tensor's name, if the description has it; otherwise it
 /// overwrites values that later calls do not read.
 BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, Bytes element,

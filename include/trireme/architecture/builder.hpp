@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/operation.hpp>
+#include <trireme/base/text.hpp>
 
 #include <array>
 #include <utility>
@@ -26,9 +27,16 @@ class Builder {
     return static_cast<int>(built_.tensors.size()) - 1;
   }
   int value(ModelValue value, Rows rows, Columns columns) {
-    constexpr std::array names{"memory", "encoder_bias", "decoder_bias"};
+    constexpr std::array names{"memory", "encoder_bias", "decoder_bias", "of_module"};
     const int added = tensor(names[at(value)], rows, columns, Numbers::compute, Home::value);
     built_.tensors.back().value = value;
+    return added;
+  }
+  /// The value [R, D] of a module that predicts a further token.
+  int value_of_module(std::int64_t module) {
+    const int added = value(ModelValue::of_module, Rows::own, hidden());
+    built_.tensors.back().name = text("of_module_", module + 2);
+    built_.tensors.back().module = module;
     return added;
   }
   /// The biases [buckets, H] of relative positions in the encoder or in the decoder, whose gradient

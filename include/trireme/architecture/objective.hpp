@@ -30,8 +30,11 @@ struct BatchField {
 /// Names of the losses of layers with experts.
 inline constexpr std::string_view balance_loss = "balance_loss";
 inline constexpr std::string_view router_z_loss = "router_z_loss";
+/// Prefix of the names of the losses of further predicted tokens.
+inline constexpr std::string_view further_loss = "predict_loss_";
 
-/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms.
+/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms;
+/// those that are apart have the weight ModelConfig::module_weight().
 struct LossTerm {
   std::string_view name;     ///< name of the mean in metrics.jsonl
   std::string_view counted;  ///< unit that has a cross entropy: "token", "masked token", "pair"
@@ -39,6 +42,14 @@ struct LossTerm {
   /// Number of sums that add to the term: one of the head, or one per layer.
   std::int64_t parts = 1;
   bool of_layers = false;
+  bool apart = false;       ///< whether metrics report the term apart from `loss`, without weight
+  bool of_targets = false;  ///< whether the mean is over the targets that count, not over samples
+
+  /// Number of cross entropies of which the term is the mean, in a batch with these numbers of
+  /// targets and samples.
+  std::int64_t count(std::int64_t targets, std::int64_t samples) const {
+    return of_targets ? targets : samples * per_sample;
+  }
 };
 
 /// Fields of a batch that a model reads, and the losses that its training minimizes. The batch and
@@ -48,6 +59,8 @@ struct LossTerm {
 ///   objective     fields                                  losses
 ///   next_token    tokens [S]; targets [S]                 loss: tokens
 ///                 with packed documents also positions [S] of tokens in their documents
+///                 with further tokens, for each also      predict_loss_n: tokens
+///                 tokens_n [S] and targets_n [S]
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
 ///   corrupted_    tokens [S], source [S']; targets [S]    loss: tokens

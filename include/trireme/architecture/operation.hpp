@@ -39,9 +39,11 @@ enum class Home : std::uint8_t {
 };
 
 /// Values that a block writes for later blocks, besides its own residual stream: rows of the
-/// source, and biases of relative positions. All stages keep them and send them on, and the
-/// gradients return: the readers of a value add to its gradient in descending order of the blocks.
-enum class ModelValue : std::uint8_t { source, encoder_bias, decoder_bias };
+/// source, biases of relative positions, and for each module that predicts further tokens first
+/// the embeddings that it reads, and after it the result of the previous block. All stages keep
+/// them and send them on, and the gradients return: the readers of a value add to its gradient in
+/// descending order of the blocks.
+enum class ModelValue : std::uint8_t { source, encoder_bias, decoder_bias, of_module };
 
 /// An activation.
 struct Tensor {
@@ -53,14 +55,18 @@ struct Tensor {
   /// Index of a tensor whose memory this tensor shares, if their element sizes are equal; −1: none.
   int stored_in = -1;
   ModelValue value = ModelValue::source;  ///< for Home::value
+  std::int64_t module = 0;                ///< number of the module, counted from 0, for of_module
 };
 
 /// Rows per sample in a block of a stream; for logit_block, the rows of all blocks.
 std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& model,
                              Stream stream = Stream::tokens);
 /// Place of a value in the memory of all values, and bytes of this memory; multiples of 64.
-Bytes value_offset(ModelValue value, const RankSizes& sizes, Bytes element, Bytes accumulate);
+Bytes value_offset(ModelValue value, const RankSizes& sizes, Bytes element, Bytes accumulate,
+                   std::int64_t module = 0);
 Bytes value_bytes(const RankSizes& sizes, Bytes element, Bytes accumulate);
+/// Bytes of the biases of relative positions in this memory.
+Bytes table_bytes(const RankSizes& sizes, Bytes element, Bytes accumulate);
 /// Elements from the beginning of a row to the next row: the number of columns, unless rows are
 /// padded.
 std::int64_t stride_of(const Tensor& tensor, const RankSizes& sizes, Bytes element,
@@ -99,7 +105,8 @@ enum class OperationKind : std::uint8_t {
   join_heads,   ///< output = queries, keys and values of latent attention, from queries, keys and
                 ///< values of the heads, and common keys
   take_values,  ///< output = the columns of the input that are values, in latent attention
-  table         ///< output = the array
+  table,        ///< output = the array
+  swap          ///< output = second input; second input = input
 };
 std::string_view name_of(OperationKind kind);
 
@@ -150,6 +157,7 @@ struct Operation {
   std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
   bool causal = true;       ///< for `attention`: whether a token sees no later tokens
   std::int64_t keys = 0;    ///< for `attention`: tokens of a sample that have keys
+  std::int64_t term = 0;    ///< for `cross_entropy`: number of its term in the objective's losses
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
   std::vector<AdapterPart> adapter = {};  ///< for `linear`
@@ -249,6 +257,9 @@ struct OperationRule {
   bool decides = false;
   /// Whether recompute = "selective" recomputes outputs that only gradients of weights read.
   bool cheap = false;
+  /// Whether the operation overwrites a value that it reads, so that it cannot be repeated: its
+  /// output is kept for backward passes.
+  bool once = false;
   /// Whether the kernels have the name of the operation instead of its kind.
   bool own_name = false;
   /// Names of the kernels of the forward pass and of the backward pass, if they do not follow from
@@ -320,8 +331,10 @@ std::int64_t matrices_of(const BlockDescription& part, const Operation& operatio
 double rank_flops(const BlockDescription& part, const Operation& operation, Pass pass,
                   const deck::ModelConfig& model, const RankSizes& sizes);
 
-/// Prefix of the names of a layer's arrays: "encoder.layers.3." or, counted from the decoder's
-/// first layer, "layers.3.".
+/// Prefix of the names of the arrays of modules that predict further tokens.
+inline constexpr std::string_view module_prefix = "predict.";
+/// Prefix of the names of a layer's arrays: "encoder.layers.3."; counted from the decoder's first
+/// layer, "layers.3."; of the module that predicts the second token, "predict.2.".
 std::string prefix_of_layer(const deck::ModelConfig& model, std::int64_t layer);
 /// Number of the random stream of the dropout after cross-attention, and of the source's embedding.
 inline constexpr std::uint32_t cross_attention_site = std::uint32_t{1} << 30;

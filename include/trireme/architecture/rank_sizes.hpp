@@ -19,6 +19,7 @@ struct RankSizes {
   std::int64_t rows = 0;      ///< R: tokens in this rank's residual stream: T, or a part of T
   std::int64_t slice = 0;     ///< tokens that this rank sends to another stage
   StreamSizes source;         ///< these four sizes of the source; 0 without an encoder
+  std::int64_t modules = 0;   ///< values of modules that predict further tokens
   std::int64_t buckets = 0;   ///< classes of distances of relative positions; 0: none
   std::int64_t hidden = 0;    ///< D
   std::int64_t heads = 0;     ///< H on this rank

@@ -118,6 +118,9 @@ struct EncoderConfig {
   bool operator==(const EncoderConfig&) const = default;
 };
 
+/// Largest [model] predicts.
+inline constexpr std::int64_t most_predicts = 8;
+
 /// Sizes and properties of a model. The family presets the properties.
 struct ModelConfig {
   Family family = Family::gpt;
@@ -135,6 +138,9 @@ struct ModelConfig {
   std::int64_t sequence = 0;
   std::int64_t vocabulary = 0;     ///< 0 until resolved from the token file
   std::int64_t shared_layers = 0;  ///< layer i has weight group i mod shared_layers; 0: no sharing
+  /// Tokens that each token predicts: the next one, and one more per module after the last layer.
+  std::int64_t predicts = 1;
+  double predict_weight = 0.3;  ///< weight of the mean loss of the modules
   double dropout = 0;
   bool tied_embeddings = true;
   NormKind norm = NormKind::layer;
@@ -194,9 +200,20 @@ struct ModelConfig {
   std::int64_t value_columns() const { return value_size > 0 ? value_size : head_size(); }
   bool causal() const { return mask == Mask::causal; }
   bool gated() const { return activation != Activation::gelu && activation != Activation::relu; }
-  /// Layers of the encoder and of the decoder, in this order.
-  std::int64_t all_layers() const { return encoder.layers + layers; }
+  /// Modules that predict further tokens, one each (DeepSeek-AI 2024, arXiv 2412.19437, section
+  /// 2.2).
+  std::int64_t modules() const { return predicts - 1; }
+  /// Weight of the loss of one module, relative to the loss of the next token.
+  double module_weight() const { return predict_weight / static_cast<double>(modules()); }
+  /// Layers of the encoder, of the decoder and of modules, in this order.
+  std::int64_t all_layers() const { return encoder.layers + layers + modules(); }
   bool in_encoder(std::int64_t layer) const { return layer < encoder.layers; }
+  bool in_module(std::int64_t layer) const { return layer >= encoder.layers + layers; }
+  /// The layer itself, or for layers of modules the last layer of the model, whose kind they have.
+  std::int64_t model_layer(std::int64_t layer) const {
+    return std::min(layer, encoder.layers + layers - 1);
+  }
+  bool has_experts(std::int64_t layer) const { return experts.in_layer(model_layer(layer)); }
   bool has_relative_positions() const { return positions == Positions::relative; }
   /// Whether all layers have experts.
   bool only_experts() const {
@@ -232,7 +249,8 @@ struct ModelConfig {
   double gain_offset() const { return zero_centered_gains ? 1 : 0; }
   /// The window of a layer; 0: no limit.
   std::int64_t window_of(std::int64_t layer) const {
-    return full_attention_every > 0 && (layer + 1) % full_attention_every == 0 ? 0 : window;
+    const std::int64_t number = model_layer(layer) + 1;
+    return full_attention_every > 0 && number % full_attention_every == 0 ? 0 : window;
   }
   bool packs_documents() const { return packing == Packing::documents; }
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
@@ -439,6 +457,8 @@ struct Config {
     return global / (batch.micro * std::max(parallel.data, parallel.workers));
   }
   std::int64_t micro_batches() const { return micro_batches(batch.global); }
+  /// This deck for the model without its modules, which only training and losses need.
+  Config without_modules() const;
   bool operator==(const Config&) const = default;
 };
 

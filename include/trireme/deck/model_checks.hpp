@@ -21,6 +21,9 @@ std::vector<std::string> property_mistakes(const Deck& deck);
 /// Conditions on [encoder].
 std::vector<std::string> encoder_mistakes(const Deck& deck);
 
+/// Messages about modules that predict further tokens, and about keys that they exclude.
+std::vector<std::string> module_mistakes(const Deck& deck);
+
 /// Messages about sizes of latent attention that contradict one another, or that have no effect,
 /// and about parts of the deck that do not support it.
 std::vector<std::string> latent_mistakes(const Deck& deck);

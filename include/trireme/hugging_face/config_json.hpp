@@ -51,6 +51,12 @@ std::string config_text(const deck::ModelConfig& model, DType dtype,
 /// missing keys and unsupported values. `path` is for messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
+/// Whether files of the model's family have modules that predict further tokens.
+bool files_have_modules(Family family);
+
+/// Gives the file's model the modules of the deck's model. UsageError if files have none.
+void take_modules(ModelFile& file, const deck::Deck& deck);
+
 /// UsageError that lists the differences between config.json and the deck's model on which the
 /// weights depend. A deck with shared layers always differs.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);

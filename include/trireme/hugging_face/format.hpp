@@ -75,8 +75,8 @@ struct Format {
   std::vector<Copy> (*copies)(const deck::ModelConfig&) = nullptr;
   /// The current name of a file's tensor; "" if the tensor is not a weight of this model.
   std::string (*today)(std::string_view name, const deck::ModelConfig&) = nullptr;
-  /// A file's layer with a tensor of this name predicts further tokens, and an import leaves it
-  /// out: "eh_proj.weight". "": no such layers.
+  /// A file's layer with a tensor of this name is a module that predicts a further token, which an
+  /// import leaves out unless the model has it: "eh_proj.weight". "": files have no modules.
   std::string further_token = {};
   /// If a file's tensor of this name differs from the token table, embeddings are not tied,
   /// whatever config.json says: "lm_head.weight". "": config.json decides.

@@ -112,6 +112,9 @@ class CrossEntropyOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>&, const BlockOperation<P>*, bool) const override {}
 
+  /// Number of the term in the objective's losses, and its weight relative to that of a token.
+  std::int64_t term() const { return this->op_.term; }
+  double weight() const { return weight_; }
   View1<const std::int32_t> targets(const PassArguments<P>& call) const {
     return call.context.fields[field_];
   }
@@ -126,14 +129,13 @@ class CrossEntropyOperation final : public BlockOperation<P> {
   }
   /// [1] sum of the losses of this term.
   View1<double> sum(const PassArguments<P>& call) const {
-    return part(call.context.losses, term_, 1);
+    return part(call.context.losses, term(), 1);
   }
 
  private:
   HeadRows rows_;
   std::size_t field_;  ///< index of the field of targets
-  std::int64_t term_;  ///< index in the objective's losses
-  double weight_;      ///< weight of the term, relative to the weight of a token
+  double weight_;
 };
 
 }  // namespace trireme::model

@@ -21,8 +21,8 @@ class LogitsOperation final : public BlockOperation<P> {
   /// Adds the losses and, in training, computes the gradients that HeadGradient assigns to the
   /// forward pass. In generation, only computes Decoding::logits.
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
-  /// Computes the gradients of the input, in the input's memory, and of the table, unless forward()
-  /// has computed them; then sums the input's gradient over the tensor axis.
+  /// Computes the gradients of the input, in the input's memory, and of the table, and sums the
+  /// input's gradient over the tensor axis, unless forward() has done so.
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
@@ -47,10 +47,13 @@ class LogitsOperation final : public BlockOperation<P> {
   /// gradient in block.merged. Returns the loss of each row.
   View1<double> add_losses(const PassArguments<P>& call, const Block& block,
                            const CrossEntropyOperation<P>& loss) const;
-  void block_gradient(const PassArguments<P>& call, const Block& block) const;
+  /// `weight`: weight of the loss, relative to that of a token.
+  void block_gradient(const PassArguments<P>& call, const Block& block, double weight) const;
   /// From the gradient of the block's logits, computes the gradient of y, and adds to the gradients
   /// of the table and the bias.
   void block_backward(const PassArguments<P>& call, const Block& block) const;
+  /// Sums the input's gradient over the tensor axis.
+  void sum_gradient(const PassArguments<P>& call) const;
 
   const TensorAxis& axis_;
   architecture::HeadGradient gradient_;

@@ -164,6 +164,19 @@ class DropoutOperation final : public BlockOperation<P> {
   std::int64_t source_tokens_;  ///< tokens of a sample's source, if its rows are dropped; else 0
 };
 
+/// e = value; value = h. In the backward pass, the gradient of the value is added to that of h, and
+/// becomes that of e.
+template <class P>
+class SwapOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  using BlockOperation<P>::BlockOperation;
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+};
+
 /// g = gelu(h); with a gate, g = silu(h₁) h₂ (SwiGLU, also with clamped factors) or g = gelu(h₁) h₂
 /// (GeGLU), where h₁ and h₂ are the two halves of each row of h.
 template <class P>

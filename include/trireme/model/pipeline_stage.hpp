@@ -28,13 +28,15 @@ class ArrayAccess {
   virtual void before_sums(const Exec& exec, std::int64_t block) = 0;
 };
 
-/// The input or output of a stage, or its gradient: rows [R, D] of the tokens, and with an encoder
-/// rows [R', D] of the source and biases of relative positions, in elements of T.
+/// The input or output of a stage, or its gradient: rows [R, D] of the tokens, with an encoder rows
+/// [R', D] of the source and biases of relative positions, in elements of T, and rows [R, D] of
+/// each module that predicts a further token.
 template <class T>
 struct StageRows {
   View2<T> tokens;
   View2<T> source = {};
   View1<T> tables = {};
+  std::vector<View2<T>> modules = {};
 };
 
 /// One pipeline stage: some layers, preceded by the embedding in the first stage and followed by

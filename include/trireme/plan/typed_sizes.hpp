@@ -21,12 +21,10 @@ struct TypedSizes : architecture::RankSizes {
   }
   /// Bytes of the model's values besides the rows of the tokens: see architecture::ModelValue.
   Bytes value_bytes() const { return architecture::value_bytes(*this, element, accumulate); }
-  /// Bytes of a message with rows of both streams, and all tables.
+  /// Bytes of a message with rows of both streams and of modules, and all tables.
   Bytes boundary_bytes(std::int64_t of_tokens, std::int64_t of_source) const {
-    const Bytes tables =
-        value_bytes() - architecture::value_offset(architecture::ModelValue::encoder_bias, *this,
-                                                   element, accumulate);
-    return (of_tokens + of_source) * hidden * element + tables;
+    return ((1 + modules) * of_tokens + of_source) * hidden * element +
+           architecture::table_bytes(*this, element, accumulate);
   }
 };
 

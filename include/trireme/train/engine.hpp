@@ -25,7 +25,7 @@ namespace trireme::train {
 /// `loss`, `gradient_norm` and `skips`.
 struct StepResult {
   double loss = 0;  ///< sum of the objective's terms, each a mean over the global batch
-  std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the loss of tokens
+  std::vector<NamedLoss> other_losses;  ///< see Metrics
   double gradient_norm = 0;             ///< before clipping
   Skips skips;                          ///< skipped steps so far
   /// See TrainingObjective, for these three.

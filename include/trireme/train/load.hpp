@@ -134,8 +134,15 @@ inline bool lacks_adapters(const checkpoint::Reader& reader,
          std::ranges::none_of(architecture.arrays, is_there);
 }
 
+/// Whether an array belongs to a module that predicts a further token, and the model has none.
+inline bool is_of_left_out_module(const std::string& array,
+                                  const architecture::Architecture& architecture) {
+  return array.starts_with(architecture::module_prefix) && architecture.model.modules() == 0;
+}
+
 /// Reads this rank's weights. UsageError if the model and the checkpoint have different arrays of
-/// weights. If only the model has adapters, the adapters get initial values from `seed`.
+/// weights; a model without modules that predict further tokens ignores theirs. If only the model
+/// has adapters, the adapters get initial values from `seed`.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture, model::Parameters<P>& parameters,
@@ -143,7 +150,8 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
     const auto same = [&](const auto& spec) { return spec.name == array.name; };
     check_usage(
-        architecture::is_state(array.name) || std::ranges::any_of(architecture.arrays, same),
+        architecture::is_state(array.name) || is_of_left_out_module(array.name, architecture) ||
+            std::ranges::any_of(architecture.arrays, same),
         reader.folder(), ": holds the array '", array.name,
         "', which is not in this deck's model; use the deck that was saved with the checkpoint (",
         reader.folder(), "/deck.toml)");

@@ -29,7 +29,8 @@ struct Metrics {
   std::int64_t step = 0;
   std::string time = {};  ///< time of writing, in the form of to_text(Utc); "": unknown
   double loss = 0;        ///< sum of the objective's terms in nats, each a mean over the batch
-  std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the loss of tokens
+  /// Terms of `loss` other than the loss of tokens, and terms that are apart from it.
+  std::vector<NamedLoss> other_losses;
   double learning_rate = 0;
   double gradient_norm = 0;        ///< before clipping
   std::int64_t skipped_steps = 0;  ///< number of steps so far whose loss or gradient was not finite

@@ -77,7 +77,8 @@ class Transfers {
     return stages_.rank_of(to) == stages_.rank_of(sender_of(to, direction));
   }
   void take_memory(Arena& arena, const Buffers& buffers);
-  /// Rows of `tokens` tokens and `source` tokens of a source, and all tables.
+  /// Rows of `tokens` tokens, also of each module, and of `source` tokens of a source, and all
+  /// tables.
   Message take_message(Arena& arena, std::int64_t tokens, std::int64_t source) const;
   static void copy(const Exec& exec, const Rows& to, const Rows& from);
   void receive(const Exec& exec, Stage to, Direction direction, std::vector<Message>& messages,

@@ -309,6 +309,10 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
       encoder ? text(c.model.encoder.layers, " layers of the encoder and ", c.model.layers,
                      " of the decoder")
               : text(c.model.layers, " layers"),
+      c.model.modules() > 0
+          ? text(" and ", c.model.modules(), c.model.modules() == 1 ? " module" : " modules",
+                 " of further predicted tokens")
+          : "",
       ", hidden ", c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
       c.model.key_value_heads < c.model.heads
           ? text(", ", c.model.key_value_heads, " key/value heads")

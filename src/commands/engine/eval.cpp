@@ -101,7 +101,7 @@ std::vector<Likelihood> score(grid::Runtime& runtime, Session& session, const st
                               const std::vector<Request>& requests) {
   std::vector<Likelihood> likelihoods(requests.size());
   for (const auto& [sequence, chosen] : by_length(requests, session.config())) {
-    const deck::Config config = with_sequence(session.config(), sequence);
+    const deck::Config config = with_sequence(session.config().without_modules(), sequence);
     const auto architecture = architecture::describe(config.model);
     const auto engine = train::make_engine(config, architecture, *session.grid, session.machine, {},
                                            train::Mode::evaluate);

@@ -59,7 +59,7 @@ class Printer {
 ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   Session session =
       open_session(runtime, options.deck, options.overrides, Ranks::replicas_for_generation);
-  const deck::Config& config = session.config();
+  const deck::Config config = session.config().without_modules();
   runtime.together([&] {
     check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
                 ": a model that predicts masked tokens, such as bert, cannot generate text; use a "
@@ -73,6 +73,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   const std::int64_t replicas = config.parallel.data;
   const std::int64_t replica = session.grid->coordinates()[Axis::data];
   std::unique_ptr<Texts> texts;
+  const auto architecture = architecture::describe(config.model);
   std::unique_ptr<train::Generator> generator;
   std::int64_t batch = 1;
   runtime.together([&] {
@@ -83,8 +84,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     texts->warn_of_long_prompts();
   });
   runtime.together([&] {
-    generator =
-        train::make_generator(config, session.architecture, *session.grid, {batch, options.tokens});
+    generator = train::make_generator(config, architecture, *session.grid, {batch, options.tokens});
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
     texts->set_step(reader.state().step);
     generator->load(reader);

@@ -186,6 +186,10 @@ void run(const ExportOptions& options) {
     beside.files[config_name] = hugging_face::adapter_config_text(model, options.base);
   else
     add_model_config(beside, reader, kept, deck.config, dtype, *tokenizer);
+  if (model.modules() > 0 && !hugging_face::files_have_modules(model.family))
+    beside.changes.push_back(
+        text(config_name, ": without the modules of ", deck.cite("model", "predicts"),
+             ", for which files of the family ", name_of(model.family), " have no place"));
   add_tokenizer(beside, kept);
   expect_no_files(options, beside.files);
 

@@ -117,6 +117,8 @@ void run(const ImportOptions& options) {
     return;
   }
   const deck::Deck deck = read_deck(options);
+  hugging_face::take_modules(in_file, deck);
+  config.model.predicts = in_file.model.predicts;
   if (options.experts > 0) {
     hugging_face::expect_upcycled(deck);
     // Any of these values computes the same.

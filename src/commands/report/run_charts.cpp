@@ -30,7 +30,8 @@ std::optional<double> finite(double value) {
 template <class Record>
 double token_loss(const Record& record) {
   double loss = record.loss;
-  for (const train::NamedLoss& other : record.other_losses) loss -= other.mean;
+  for (const train::NamedLoss& other : record.other_losses)
+    if (!other.name.starts_with(architecture::further_loss)) loss -= other.mean;
   return loss;
 }
 

@@ -1,3 +1,4 @@
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/json_lines.hpp>
 #include <trireme/commands/report/run_report.hpp>
@@ -9,11 +10,15 @@ namespace {
 
 constexpr std::string_view validation = "validation_";
 
+bool names_loss(const std::string& key) {
+  return key.ends_with("_loss") || key.find(architecture::further_loss) != std::string::npos;
+}
+
 /// Terms of the training objective other than the loss of tokens, such as "pair_loss".
 std::vector<train::NamedLoss> other_losses(const JsonLine& line, bool of_validation) {
   std::vector<train::NamedLoss> found;
   for (const auto& [key, value] : line.json.items()) {
-    if (!key.ends_with("_loss") || key == "validation_loss" ||
+    if (!names_loss(key) || key == "validation_loss" ||
         key.starts_with(validation) != of_validation)
       continue;
     found.push_back({of_validation ? key.substr(validation.size()) : key, line.real(key.c_str())});
