@@ -30,9 +30,9 @@ struct FurtherBatch {
     fields.assign(memory.begin(), memory.end());
     const auto reader = make_batch_reader(config);
     if (trains)
-      reader->read(Samples(file, sequence, 3, packing), 0, batch_samples, fields);
+      reader->read(Samples(file, {sequence, packing}, 3), 0, batch_samples, fields);
     else
-      reader->read(Windows(file, sequence, packing), 0, batch_samples, fields);
+      reader->read(Windows(file, {sequence, packing}), 0, batch_samples, fields);
   }
 
   std::span<const std::int32_t> field(const std::string& name, std::int64_t sample) const {
