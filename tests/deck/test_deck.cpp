@@ -159,7 +159,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     m.shared_layers %= m.layers + 1;
     m.rope_factor += 1;
     m.encoder = {};  // an encoder suits few of the other keys
-    if (m.predicts_spans()) m.objective = Objective::next_token;
+    if (m.predicts_spans() || m.reads_pairs()) m.objective = Objective::next_token;
     if (m.has_relative_positions()) m.positions = Positions::learned;
     ExpertsConfig& e = m.experts;
     e.number %= 30;
