@@ -188,8 +188,8 @@ TEST_F(GenerateTargets, AreJsonLinesWithTheirEnd) {
   ASSERT_EQ(generate(1, keys_ + "--prompts prompts.jsonl --tokens 30 --temperature 0 -o t.jsonl"),
             0)
       << err();
-  EXPECT_NE(err().find("note: the encoder reads each prompt up to token 258; each text begins "
-                       "after token 257"),
+  EXPECT_NE(err().find("note: the encoder reads each prompt up to token 259; each text begins "
+                       "after token 260"),
             std::string::npos)
       << err();
   const auto found = lines("t.jsonl");

@@ -35,7 +35,7 @@ MASKS = [
     (r"\bbpe-[0-9a-f]{32}\b", "BPE"),
     (r"[\d.,]*\d (?:B|KiB|MiB|bytes)\b", "SIZE"),
     (r"[\d.]+ s\b(?:, [\d.]+ MB/s)?", "SECONDS"),
-    (r"^trireme: warning: \S+ [\d.]+ % of the tokens of its samples are padding.*\n", ""),
+    (r"^trireme: warning: \S+ [\d.]+ % of the tokens of (?:its samples|sources).*\n", ""),
     (r"[\d,]+ (tokens/s|tokens in|tokens count|tokens[:,]|samples of \d+|documents|files in|logged steps)", r"N \1"),
     (r"in [\d,]+ samples, [\d.]+ % padding", "in N samples, N % padding"),
     (r"[\d.]+[kMGT]? tok/s(?: \d+% MFU)?", "N tok/s"),  # a wide line has no MFU
@@ -44,6 +44,7 @@ MASKS = [
     (r"^step +\d+(?=/)", "step N"),
     (r"(?<=after step STOP, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),
+    (r"^\d+ of (\d+ words are divided)", r"N of \1"),
     (r"^(\S+\.jsonl +acc\w*) .*", r"\1 N"),
     (r"^time +about [\d:]+", "time about TIME"),
     (r"[ \t]+", " "),
