@@ -63,7 +63,7 @@ deck::ModelConfig further_model(Family family) {
   return m;
 }
 
-/// Of sample b at position s.
+/// Token of sample b at position s.
 std::int32_t further_token(std::int64_t b, std::int64_t s) {
   return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) % 503);
 }
