@@ -2,16 +2,13 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/model/rank_model.hpp>
 
+#include "model/golden_gradients.hpp"
 #include "model/whole_model.hpp"
 #include "support/small_gpt.hpp"
-#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <sstream>
 
 /// Modules that predict further tokens, after the layers of Qwen3 and of DeepSeek-V3, against
 /// PyTorch (tests/golden/further_tokens_fp64/make.py).
@@ -106,45 +103,8 @@ MicroContext further_context(double dropout = 0) {
   return c;
 }
 
-/// Results of make.py.
-struct FurtherGolden {
-  std::vector<double> losses;
-  std::vector<std::string> names;  ///< of the arrays, in the order that numbers them for weights
-  std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
-  std::vector<double> gradients;  ///< every further_stride-th element of each array
-
-  explicit FurtherGolden(Family family) {
-    const std::string stem = golden_file(text("further_tokens_fp64/", name_of(family)));
-    std::ifstream in(stem + ".txt");
-    for (std::string line; std::getline(in, line);) {
-      std::istringstream words(line);
-      std::string name;
-      words >> name;
-      if (name == "loss") {
-        for (double loss = 0; words >> loss;) losses.push_back(loss);
-        continue;
-      }
-      names.push_back(name);
-      for (double& sum : sums[name]) words >> sum;
-    }
-    gradients = read_doubles(stem + ".f64");
-  }
-
-  std::int64_t number(const std::string& name) const {
-    return std::ranges::find(names, name) - names.begin();
-  }
-};
-
-template <class P>
-void set_further_weights(const Parameters<P>& parameters, const FurtherGolden& golden) {
-  for (const auto& entry : parameters.entries()) {
-    const std::string& name = entry.spec->name;
-    std::vector<typename P::Compute> values;
-    for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
-      values.push_back(
-          static_cast<typename P::Compute>(golden_weight(golden.number(name), name, i)));
-    set_values(entry.weight.data, values);
-  }
+GoldenGradients further_golden(Family family) {
+  return {text("further_tokens_fp64/", name_of(family)), further_stride};
 }
 
 /// The means of the terms.
@@ -156,7 +116,7 @@ std::vector<double> means(const WholeModel<P>& stage) {
   return found;
 }
 
-void expect_losses(const std::vector<double>& found, const FurtherGolden& golden) {
+void expect_losses(const std::vector<double>& found, const GoldenGradients& golden) {
   ASSERT_EQ(found.size(), golden.losses.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     EXPECT_NEAR(found[i], golden.losses[i], 1e-10 * golden.losses[i]) << "term " << i;
@@ -177,10 +137,10 @@ INSTANTIATE_TEST_SUITE_P(All, FurtherTokens,
 
 TEST_P(FurtherTokens, LossesAndGradientsMatchPyTorch) {
   const auto& [family, recompute, split] = GetParam();
-  const FurtherGolden golden(family);
+  const GoldenGradients golden = further_golden(family);
   const auto architecture = architecture::describe(further_model(family));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_further_weights(parameters, golden);
+  golden.set_weights(parameters);
   const WholeModel<Fp64> stage(architecture, parameters,
                                {further_samples, 1, true, split, recompute});
   const kernels::Handle handle;
@@ -195,40 +155,7 @@ TEST_P(FurtherTokens, LossesAndGradientsMatchPyTorch) {
     stage.backward(handle, 0, micro, [](std::int64_t) {});
   }
   expect_losses(means(stage), golden);
-
-  double largest = 0;  // over the model: the norm of design promise 1
-  for (const double g : golden.gradients) largest = std::max(largest, std::abs(g));
-  ASSERT_EQ(golden.sums.size(), architecture.arrays.size());
-  std::map<std::string, std::int64_t> first;  // of an array's stored gradients
-  std::int64_t stored = 0;
-  for (const std::string& name : golden.names) {
-    first[name] = stored;
-    const auto spec = std::ranges::find(architecture.arrays, name, &architecture::ArraySpec::name);
-    ASSERT_NE(spec, architecture.arrays.end()) << name;
-    stored += (spec->elements() + further_stride - 1) / further_stride;
-  }
-  ASSERT_EQ(stored, std::ssize(golden.gradients));
-  for (const auto& entry : parameters.entries()) {
-    const std::string& name = entry.spec->name;
-    const std::vector<double> g = values_of(entry.gradient.data);
-    double sum = 0, projection = 0, squares = 0;
-    for (std::size_t i = 0; i < g.size(); ++i) {
-      sum += g[i];
-      projection += g[i] * golden_noise(static_cast<std::int64_t>(i));
-      squares += g[i] * g[i];
-      const auto k = static_cast<std::int64_t>(i);
-      if (k % further_stride != 0) continue;
-      const auto at = static_cast<std::size_t>(first.at(name) + k / further_stride);
-      ASSERT_NEAR(g[i], golden.gradients[at], 1e-10 * largest) << name << ", " << i;
-    }
-    // Each of n elements may be off by 1e-10 of the largest.
-    const auto n = static_cast<double>(g.size());
-    const auto& expected = golden.sums.at(name);
-    EXPECT_EQ(squares > 0, !entry.spec->constant) << name;
-    EXPECT_NEAR(sum, expected[0], 1e-10 * largest * n) << name;
-    EXPECT_NEAR(projection, expected[1], 1e-10 * largest * n) << name;
-    EXPECT_NEAR(std::sqrt(squares), std::sqrt(expected[2]), 1e-10 * largest * std::sqrt(n)) << name;
-  }
+  golden.expect_gradients(architecture, parameters);
 }
 
 class FurtherTokensByFamily : public ::testing::TestWithParam<Family> {};
@@ -237,10 +164,10 @@ INSTANTIATE_TEST_SUITE_P(Models, FurtherTokensByFamily,
                          [](const auto& test) { return text(name_of(test.param)); });
 
 TEST_P(FurtherTokensByFamily, EvaluationMatchesPyTorch) {
-  const FurtherGolden golden(GetParam());
+  const GoldenGradients golden = further_golden(GetParam());
   const auto architecture = architecture::describe(further_model(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_further_weights(parameters, golden);
+  golden.set_weights(parameters);
   const WholeModel<Fp64> stage(architecture, parameters, {further_samples, 1, false, false});
   const kernels::Handle handle;
   set_further_batch(stage, architecture.model.predicts);

@@ -3,16 +3,14 @@
 #include <trireme/model/decoder.hpp>
 #include <trireme/model/rank_model.hpp>
 
+#include "model/golden_gradients.hpp"
 #include "model/whole_model.hpp"
 #include "support/small_gpt.hpp"
-#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <sstream>
 
 /// The family t5 against Hugging Face transformers' T5ForConditionalGeneration
 /// (tests/golden/t5_fp64/make.py).
@@ -137,45 +135,8 @@ MicroContext t5_context(double dropout = 0, Form form = Form::alone) {
   return c;
 }
 
-/// Results of make.py.
-struct T5Golden {
-  double loss = 0;
-  std::vector<std::string> names;  ///< of the arrays, in the order that numbers them for weights
-  std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
-  std::vector<double> gradients;                      ///< every t5_stride-th element of each array
-
-  explicit T5Golden(Version version) {
-    const std::string stem = golden_file(text("t5_fp64/", name_of_version(version)));
-    std::ifstream in(stem + ".txt");
-    for (std::string line; std::getline(in, line);) {
-      std::istringstream words(line);
-      std::string name;
-      words >> name;
-      if (name == "loss") {
-        words >> loss;
-        continue;
-      }
-      names.push_back(name);
-      for (double& sum : sums[name]) words >> sum;
-    }
-    gradients = read_doubles(stem + ".f64");
-  }
-
-  std::int64_t number(const std::string& name) const {
-    return std::ranges::find(names, name) - names.begin();
-  }
-};
-
-template <class P>
-void set_t5_weights(const Parameters<P>& parameters, const T5Golden& golden) {
-  for (const auto& entry : parameters.entries()) {
-    const std::string& name = entry.spec->name;
-    std::vector<typename P::Compute> values;
-    for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
-      values.push_back(
-          static_cast<typename P::Compute>(golden_weight(golden.number(name), name, i)));
-    set_values(entry.weight.data, values);
-  }
+GoldenGradients t5_golden(Version version) {
+  return {text("t5_fp64/", name_of_version(version)), t5_stride};
 }
 
 /// (version, recompute, split backward pass, form)
@@ -194,10 +155,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(T5, LossAndGradientsMatchTransformers) {
   const auto& [version, recompute, split, form] = GetParam();
-  const T5Golden golden(version);
+  const GoldenGradients golden = t5_golden(version);
   const auto architecture = architecture::describe(t5_model(version, form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_t5_weights(parameters, golden);
+  golden.set_weights(parameters);
   const WholeModel<Fp64> stage(architecture, parameters,
                                {FormSizes(form).samples, 1, true, split, recompute});
   const kernels::Handle handle;
@@ -211,46 +172,9 @@ TEST_P(T5, LossAndGradientsMatchTransformers) {
   } else {
     stage.backward(handle, 0, micro, [](std::int64_t) {});
   }
-  EXPECT_NEAR(value_of(stage.loss()) * micro.token_weight, golden.loss, 1e-10 * golden.loss);
-
-  double largest = 0;  // over the model: the norm of design promise 1
-  for (const double g : golden.gradients) largest = std::max(largest, std::abs(g));
-  ASSERT_EQ(golden.sums.size(), architecture.arrays.size());
-  std::map<std::string, std::int64_t> first;  // of an array's stored gradients
-  std::int64_t stored = 0;
-  for (const std::string& name : golden.names) {
-    first[name] = stored;
-    const auto spec = std::ranges::find(architecture.arrays, name, &architecture::ArraySpec::name);
-    ASSERT_NE(spec, architecture.arrays.end()) << name;
-    stored += (spec->elements() + t5_stride - 1) / t5_stride;
-  }
-  ASSERT_EQ(stored, std::ssize(golden.gradients));
-  for (const auto& entry : parameters.entries()) {
-    const std::string& name = entry.spec->name;
-    std::vector<double> g = values_of(entry.gradient.data);
-    if (version == Version::v1_0 && name == "embedding.token") {
-      const auto& second = parameters.tied_gradient();
-      const auto logits = values_of(View1<double>(second.data(), second.size()));
-      for (std::size_t i = 0; i < g.size(); ++i) g[i] += logits[i];
-    }
-    double sum = 0, projection = 0, squares = 0;
-    for (std::size_t i = 0; i < g.size(); ++i) {
-      sum += g[i];
-      projection += g[i] * golden_noise(static_cast<std::int64_t>(i));
-      squares += g[i] * g[i];
-      const auto k = static_cast<std::int64_t>(i);
-      if (k % t5_stride != 0) continue;
-      const auto at = static_cast<std::size_t>(first.at(name) + k / t5_stride);
-      ASSERT_NEAR(g[i], golden.gradients[at], 1e-10 * largest) << name << ", " << i;
-    }
-    // Each of n elements may be off by 1e-10 of the largest.
-    const auto n = static_cast<double>(g.size());
-    const auto& expected = golden.sums.at(name);
-    EXPECT_GT(squares, 0) << name;
-    EXPECT_NEAR(sum, expected[0], 1e-10 * largest * n) << name;
-    EXPECT_NEAR(projection, expected[1], 1e-10 * largest * n) << name;
-    EXPECT_NEAR(std::sqrt(squares), std::sqrt(expected[2]), 1e-10 * largest * std::sqrt(n)) << name;
-  }
+  EXPECT_NEAR(value_of(stage.loss()) * micro.token_weight, golden.losses.front(),
+              1e-10 * golden.losses.front());
+  golden.expect_gradients(architecture, parameters);
 }
 
 class T5Form : public ::testing::TestWithParam<std::tuple<Version, Form>> {};
@@ -265,10 +189,10 @@ INSTANTIATE_TEST_SUITE_P(Models, T5Form,
 
 TEST_P(T5Form, EvaluationMatchesTransformers) {
   const auto& [version, form] = GetParam();
-  const T5Golden golden(version);
+  const GoldenGradients golden = t5_golden(version);
   const auto architecture = architecture::describe(t5_model(version, form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_t5_weights(parameters, golden);
+  golden.set_weights(parameters);
   const std::int64_t samples = FormSizes(form).samples;
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
   const kernels::Handle handle;
@@ -276,14 +200,14 @@ TEST_P(T5Form, EvaluationMatchesTransformers) {
   stage.zero_loss(handle);
   stage.evaluate(handle, 0, t5_context(0, form), samples);
   const double mean = value_of(stage.loss()) / static_cast<double>(t5_samples * target_tokens);
-  EXPECT_NEAR(mean, golden.loss, 1e-10 * golden.loss);
+  EXPECT_NEAR(mean, golden.losses.front(), 1e-10 * golden.losses.front());
 }
 
 TEST_P(T5Form, GradientsWithDropoutMatchFiniteDifferences) {
   const auto& [version, form] = GetParam();
   const auto architecture = architecture::describe(t5_model(version, form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_t5_weights(parameters, T5Golden(version));
+  t5_golden(version).set_weights(parameters);
   const WholeModel<Fp64> stage(architecture, parameters, {FormSizes(form).samples, 1, true, false});
   const kernels::Handle handle;
   const MicroContext micro = t5_context(0.2, form);
@@ -309,13 +233,13 @@ Ids t5_ids(std::int64_t number, std::int64_t length, std::int64_t factor) {
 }
 
 /// Logits [tokens, V] of a pass over a whole source and a whole text.
-std::vector<double> t5_logits(deck::ModelConfig model, const T5Golden& golden, const Ids& source,
-                              const Ids& tokens) {
+std::vector<double> t5_logits(deck::ModelConfig model, const GoldenGradients& golden,
+                              const Ids& source, const Ids& tokens) {
   model.encoder.sequence = std::ssize(source);
   model.sequence = std::ssize(tokens);
   const auto architecture = architecture::describe(model);
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_t5_weights(parameters, golden);
+  golden.set_weights(parameters);
   const WholeModel<Fp64> stage(architecture, parameters, {1, 1, false, false});
   const kernels::Handle handle;
   set_values(stage.field(0, "source"), source);
@@ -355,7 +279,7 @@ INSTANTIATE_TEST_SUITE_P(Models, T5Version, ::testing::Values(Version::v1_0, Ver
 /// Sources of different lengths, alone or together in a pass, and texts that begin at different
 /// passes, are longer than a sample, and take the places of other texts.
 TEST_P(T5Version, CachedLogitsMatchTheUncachedModel) {
-  const T5Golden golden(GetParam());
+  const GoldenGradients golden = t5_golden(GetParam());
   deck::ModelConfig model = t5_model(GetParam());
   constexpr std::int64_t longest = 90, places = 3, text_tokens = 33;
   const auto text = [](std::int64_t number, std::int64_t source, std::int64_t tokens) {
@@ -364,7 +288,7 @@ TEST_P(T5Version, CachedLogitsMatchTheUncachedModel) {
   model.encoder.sequence = longest;
   const auto architecture = architecture::describe(model);
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_t5_weights(parameters, golden);
+  golden.set_weights(parameters);
   const auto alone = grid::Communicator::self();
   Decoder<Fp64> decoder(architecture, parameters, *alone, {places, places, text_tokens});
   const kernels::Handle handle;
