@@ -11,6 +11,7 @@
 #include <trireme/grid/threads.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/device.hpp>
+#include <trireme/tensor/kernel_arguments.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -77,6 +78,7 @@ void start_kokkos() {
 #else
   Kokkos::initialize();
 #endif
+  if constexpr (!exec_on_host) check_kernel_arguments(Exec());
 }
 
 /// Time that a launcher gets to forward output before the job ends.

@@ -29,6 +29,8 @@ using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
+constexpr std::size_t cublaslt_alignment = 256;
+
 void expect_success(cublasStatus_t status, const char* call) {
   check(status == CUBLAS_STATUS_SUCCESS, call, ": ", cublasLtGetStatusString(status));
 }
@@ -317,12 +319,15 @@ struct CublasLt::State {
 };
 
 CublasLt::CublasLt(void* workspace, Bytes bytes) : state_(std::make_unique<State>()) {
-  check(alignment_of(workspace) >= 16, "cuBLASLt's workspace is not aligned to 16 bytes");
   cublasLtHandle_t made = nullptr;
   expect_success(cublasLtCreate(&made), "cublasLtCreate");
   state_->library.reset(made);
-  state_->workspace = workspace;
-  state_->workspace_bytes = bytes;
+  // cublasLtMatmul() refuses a workspace that does not begin at a multiple of 256 bytes, and views
+  // of Kokkos do not.
+  std::size_t space = static_cast<std::size_t>(bytes);
+  state_->workspace = std::align(cublaslt_alignment, 1, workspace, space);
+  check(state_->workspace != nullptr, "cuBLASLt's workspace has only ", bytes, " bytes");
+  state_->workspace_bytes = static_cast<Bytes>(space);
 }
 
 CublasLt::~CublasLt() = default;
@@ -341,13 +346,13 @@ bool CublasLt::multiply(const LtProduct& p, void* stream) {
   const float narrow[] = {static_cast<float>(p.alpha), static_cast<float>(p.beta)};
   const void* alpha = is_wide(p) ? static_cast<const void*>(wide) : narrow;
   const void* beta = is_wide(p) ? static_cast<const void*>(wide + 1) : narrow + 1;
-  expect_success(
-      cublasLtMatmul(state_->library.get(), plan.operation.get(), alpha, p.b, plan.first.get(), p.a,
-                     plan.second.get(), beta, p.c, plan.result.get(), p.c, plan.result.get(),
-                     &*plan.algorithm, state_->workspace,
-                     static_cast<std::size_t>(state_->workspace_bytes),
-                     static_cast<cudaStream_t>(stream)),
-      "cublasLtMatmul");
+  const cublasStatus_t status = cublasLtMatmul(
+      state_->library.get(), plan.operation.get(), alpha, p.b, plan.first.get(), p.a,
+      plan.second.get(), beta, p.c, plan.result.get(), p.c, plan.result.get(), &*plan.algorithm,
+      state_->workspace, static_cast<std::size_t>(state_->workspace_bytes),
+      static_cast<cudaStream_t>(stream));
+  check(status == CUBLAS_STATUS_SUCCESS, "cublasLtMatmul: ", cublasLtGetStatusString(status), " (",
+        description(Kind(p)), ": ", description(plan), "); CUBLASLT_LOG_LEVEL=1 prints the reason");
   return true;
 }
 

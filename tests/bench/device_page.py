@@ -21,7 +21,7 @@ def right(data):
     rows = [("agreement with the host: " + entry["model"] + ", " + entry["precision"],
              "yes" if entry["ok"] else "NO", entry["loss"], entry["loss_tolerance"], entry["gradient_norm"],
              entry["gradient_norm_tolerance"])
-            for step in ("wide_runs", "narrow_runs") for entry in figures_of(data, step).get("runs", [])]
+            for step in ("wide_runs", "narrow_runs", "family_runs") for entry in figures_of(data, step).get("runs", [])]
     lines = table(["run", "agrees", "largest difference of losses", "tolerance", "of gradient norms", "tolerance"],
                   rows) if rows else []
     tests = [(name.removeprefix("test_"), *(found["figures"].get(key, 0) for key in ("tests", "passed", "failed", "skipped")))

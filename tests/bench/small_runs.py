@@ -43,6 +43,22 @@ MODELS = {
                                        "model.sequence=128", RATE], ["bf16", "fp8"]),
     "bert_k64": ("tiny_bert.toml", ["model.hidden=128", "model.heads=2", "model.sequence=128", RATE], ["bf16"]),
 }
+# Encoders, experts, windows, sinks, latent attention and further predicted tokens.
+EXPERTS = ["experts.number=8", "experts.active=2"]
+FAMILIES = {
+    "t5": ("tiny_t5.toml", [], ["fp64"]),
+    "experts": ("tiny.toml", ["model.biases=none", *EXPERTS, "experts.feed_forward=64"], ["fp64"]),
+    "gemma2": ("tiny_llama.toml", ["model.family=gemma2", "model.window=16", "model.tied_embeddings=true"], ["fp64"]),
+    "gpt_oss": ("tiny_llama.toml", ["model.family=gpt_oss", "model.head_size=16", "model.window=16", *EXPERTS], ["fp64"]),
+    "deepseek_v3": ("tiny_llama.toml", ["model.family=deepseek_v3", "model.key_value_heads=4", "model.head_size=24",
+                                        "model.value_size=16", "model.rotary_size=8", "model.key_value_rank=32",
+                                        "model.query_rank=48", *EXPERTS, "experts.first_layer=1", "experts.groups=4",
+                                        "experts.active_groups=2", "model.predicts=2"], ["fp64"]),
+    "t5_k64": ("tiny_t5.toml", ["model.hidden=128", "model.heads=2", RATE], ["bf16"]),
+    "experts_k64": ("tiny.toml", ["model.biases=none", *EXPERTS, "experts.feed_forward=128", "model.hidden=128",
+                                  "model.heads=2", "model.sequence=128", RATE], ["bf16"]),
+}
+MODELS |= FAMILIES
 
 
 FP8 = ["precision.compute=bf16", "precision.products=fp8"]
@@ -104,7 +120,7 @@ def tolerance(reference, precision, key):
 def runs_of(trireme, reference, models):
     """Models and types that the reference and this version have."""
     return [(model, precision) for model in models for precision in MODELS[model][2]
-            if precision in reference[model] and supports(trireme, precision)]
+            if precision in reference.get(model, {}) and supports(trireme, precision)]
 
 
 def compared(values, reference, model, precision):

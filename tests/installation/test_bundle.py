@@ -112,7 +112,8 @@ class Bundle(unittest.TestCase):
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.temporary.name) / "bundle"
-        cls.said = output_of(sys.executable, "-B", ROOT / "tools/bundle", options.build, "-o", cls.folder)
+        cls.said = output_of(sys.executable, "-B", ROOT / "tools/bundle", options.build, "-o", cls.folder,
+                             "--models", "gpt,llama,t5")
 
     @classmethod
     def tearDownClass(cls):
@@ -173,7 +174,7 @@ class Bundle(unittest.TestCase):
         self.assertIn("exists; remove it, or give another name with -o", again.stderr)
 
     def test_a_killed_report_continues_and_repeats_nothing(self):
-        steps = "machine,wide_runs,train_1_7b,train_124m,bench_1_7b,test_optim,memcheck,nccl,trace"
+        steps = "machine,wide_runs,family_runs,train_1_7b,train_124m,bench_1_7b,test_optim,memcheck,nccl,trace"
         first = subprocess.Popen(self.report("--only", steps), stdout=subprocess.DEVNULL)
         end = time.monotonic() + 300
         while "wide_runs" not in self.results()["begun"] and time.monotonic() < end:
@@ -194,10 +195,11 @@ class Bundle(unittest.TestCase):
         self.assertEqual(status.pop("memcheck"), "absent")
         self.assertEqual(status.pop("nccl"), "absent")
         self.assertEqual(status, dict.fromkeys(status, "done"))
-        self.assertEqual(len(status), 7)
+        self.assertEqual(len(status), 8)
         self.assertGreater(done["steps"]["train_1_7b"]["figures"]["tokens_per_second"], 0)
         page = (self.folder / "report/report.md").read_text()
-        for part in ("| agreement with the host: llama, fp32 | yes |", "| GPT-2 124M |", "attention.query.forward",
+        for part in ("| agreement with the host: llama, fp32 | yes |", "| agreement with the host: t5, fp64 | yes |",
+                     "| GPT-2 124M |", "attention.query.forward",
                      "| memcheck | absent |", "| test_train | not run yet |"):
             self.assertIn(part, page)
 
@@ -228,6 +230,15 @@ class Bundle(unittest.TestCase):
             wrong = Path(self.temporary.name) / "wrong.json"
             wrong.write_text(json.dumps(values))
             self.assertEqual(output_of(*small, wrong, code=1).count("TOO LARGE"), wrong_types)
+
+    def test_tests_after_a_failure_are_not_counted_as_skipped(self):
+        sys.path.insert(0, str(ROOT / "tests/bench"))
+        import device_steps
+        text = "[ RUN      ] A.a\n[       OK ] A.a (1 ms)\n[ RUN      ] A.b\n[  SKIPPED ] A.b (0 ms)\n[ RUN      ] A.c\n"
+        self.assertEqual(device_steps.outcomes(text, True), {"A.a": "passed", "A.b": "skipped", "A.c": "failed"})
+        self.assertEqual(device_steps.outcomes(text, False), {"A.a": "passed", "A.b": "skipped"})
+        text += "[  FAILED  ] A.c (2 ms)\n[ RUN      ] A.d\n[  SKIPPED ] A.d (0 ms)\n"
+        self.assertEqual(device_steps.outcomes(text, True), {"A.a": "passed", "A.b": "skipped", "A.c": "failed"})
 
     def test_all_steps_take_25_minutes_and_the_first_ones_8(self):
         sys.path.insert(0, str(ROOT / "tests/bench"))

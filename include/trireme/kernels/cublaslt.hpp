@@ -69,7 +69,8 @@ struct LtProduct {
 /// at a time may use it and its workspace.
 class CublasLt {
  public:
-  /// workspace: `bytes` bytes of device memory, aligned to 16 bytes. It must outlive this object.
+  /// workspace: `bytes` bytes of device memory, of which the library uses those from the first
+  /// multiple of 256 bytes on. It must outlive this object.
   CublasLt(void* workspace, Bytes bytes);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;

@@ -8,6 +8,17 @@
 #include <cstdint>
 #include <utility>
 
+// With these, nvcc lays captured views out differently for the host and for the device (see
+// kernel_arguments.hpp).
+#if defined(__NVCC__) && defined(KOKKOS_ENABLE_CUDA) && !defined(KOKKOS_ENABLE_IMPL_VIEW_LEGACY)
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1209 && \
+    defined(MDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS) &&      \
+    !defined(MDSPAN_IMPL_USE_FAKE_ATTRIBUTE_NO_UNIQUE_ADDRESS)
+#error \
+    "CUDA 12.9 and newer with this Kokkos give kernels wrong arguments: use Kokkos 4.7.02 or newer, or configure Kokkos with -DKokkos_ENABLE_IMPL_VIEW_LEGACY=ON"
+#endif
+#endif
+
 /// Aliases of Kokkos' view types. View1 to View4 do not own memory: each view is a window into an
 /// arena or another buffer. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K
 /// head size, F feed-forward, V vocabulary, L layers. The last axis of a shape is contiguous.

@@ -287,7 +287,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   };
   if (!(chosen.purpose == p) || worse(o.auxiliary, chosen.auxiliary_alignment) ||
       worse(o.bias, chosen.bias_alignment) || (c == d && lc != ld) ||
-      workspace_bytes < workspace_of(p, chosen.parts) || alignment_of(workspace) < 16)
+      workspace_bytes < workspace_of(p, chosen.parts) || alignment_of(workspace) < 256)
     return invalid();
   const auto run_both = [&]<class A, class B, class D, class Sum>(A, B, D, Sum) {
     run<A, B, D, Sum>(o, p, {a, b, c}, d, alpha, beta, chosen.parts, workspace);

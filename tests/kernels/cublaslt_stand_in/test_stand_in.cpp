@@ -134,7 +134,17 @@ TEST(CublasltStandIn, PartialSumsFitTheWorkspace) {
   before = record().in_parts;
   small.multiply(rig.product(40, 40, 300), nullptr);
   EXPECT_EQ(record().in_parts, before);
-  EXPECT_THROW(CublasLt(reinterpret_cast<char*>(rig.workspace.data()) + 8, 1024), Error);
+}
+
+TEST(CublasltStandIn, WorkspaceBeginsWhereTheLibraryAcceptsIt) {
+  Rig rig;
+  for (const std::size_t bytes : {0, 8, 128, 248}) {
+    CublasLt shifted(reinterpret_cast<char*>(rig.workspace.data()) + bytes, 20480);
+    const std::int64_t before = record().in_parts;
+    EXPECT_TRUE(shifted.multiply(rig.product(40, 40, 300), nullptr));
+    EXPECT_EQ(record().in_parts, before + 1);
+  }
+  EXPECT_THROW(CublasLt(reinterpret_cast<char*>(rig.workspace.data()) + 8, 16), Error);
 }
 
 TEST(CublasltStandIn, ReportsRequestedAndChosenAlgorithms) {

@@ -85,7 +85,8 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         depends_on("kokkos@4.6: +cuda +wrapper +serial cxxstd=20")
         depends_on("kokkos-kernels +cuda")
         depends_on("cuda@12.2:")
-        depends_on("kokkos@4.7.01:", when="^cuda@13:")
+        # Older ones give kernels wrong arguments (include/trireme/tensor/kernel_arguments.hpp).
+        depends_on("kokkos@4.7.02:", when="^cuda@12.9:")
         # The build needs its header. The first job with several ranks loads the library from this
         # prefix.
         depends_on("nccl", when="+nccl")
