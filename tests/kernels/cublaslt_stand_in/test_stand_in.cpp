@@ -136,7 +136,7 @@ TEST(CublasltStandIn, PartialSumsFitTheWorkspace) {
   EXPECT_EQ(record().in_parts, before);
 }
 
-TEST(CublasltStandIn, WorkspaceBeginsWhereTheLibraryAcceptsIt) {
+TEST(CublasltStandIn, WorkspaceIsAlignedAsTheLibraryDemands) {
   Rig rig;
   for (const std::size_t bytes : {0, 8, 128, 248}) {
     CublasLt shifted(reinterpret_cast<char*>(rig.workspace.data()) + bytes, 20480);
