@@ -27,21 +27,24 @@ class Failed(Exception):
 
 
 class Model:
-    """Sizes of a deck's model, in full or reduced to seconds on a host."""
+    """Sizes of a deck's model, in full or reduced to seconds on a host. `extra` and `small` are other overrides, in full and
+    reduced."""
 
-    def __init__(self, deck, layers, hidden, heads, sequence, vocabulary, samples, micro):
+    def __init__(self, deck, layers, hidden, heads, sequence, vocabulary, samples, micro, extra=(), small=()):
         self.deck, self.layers, self.hidden, self.heads = deck, layers, hidden, heads
         self.sequence, self.vocabulary, self.samples, self.micro = sequence, vocabulary, samples, micro
+        self.extra, self.small = extra, small
 
     def reduced(self):
-        return Model(self.deck, 2, 64, 2, 64, 512, 4, 2)
+        sequence = 64 if self.sequence > 128 else 14
+        return Model(self.deck, 2, 64, 2, sequence, 512, 4, 2, self.small, self.small)
 
     def overrides(self):
         return [f"model.layers={self.layers}", f"model.hidden={self.hidden}", f"model.heads={self.heads}",
                 f"model.sequence={self.sequence}", f"model.vocabulary={self.vocabulary}", "model.dropout=0",
                 f"batch.global={self.samples}", f"batch.micro={self.micro}", "parallel.data=0", "parallel.recompute=none",
                 "precision.compute=bf16", "checkpoint.restart=none", "checkpoint.every=0", "run.log_every=1",
-                "run.steps=100000", "run.evaluate_every=0"]
+                "run.steps=100000", "run.evaluate_every=0", *self.extra]
 
     def for_pytorch(self):
         """What the worker of compare_pytorch.py reads of a deck."""
@@ -52,6 +55,15 @@ class Model:
 
 GPT_1_7B = Model("paper/gpt_1.7b.toml", 24, 2304, 24, 2048, 51200, 32, 4)
 GPT_124M = Model("gpt2_124m.toml", 12, 768, 12, 1024, 50257, 128, 32)
+# Four layers of Qwen3-30B-A3B: 2.6 billion parameters, of which a token uses 0.33.
+QWEN3_A3B = Model("paper/gpt_1.7b.toml", 4, 2048, 32, 2048, 51200, 32, 4,
+                  ["model.family=qwen3_moe", "model.key_value_heads=4", "model.head_size=128", "experts.feed_forward=768"],
+                  ["model.family=qwen3_moe", "model.key_value_heads=2", "model.head_size=32", "experts.number=8",
+                   "experts.active=2", "experts.feed_forward=32"])
+# The size of T5 1.1 large. The decoder's sequence follows from 512 tokens of a source.
+T5_LARGE = Model("tiny_t5.toml", 24, 1024, 16, 114, 32128, 128, 32,
+                 ["encoder.layers=24", "encoder.sequence=512", "model.feed_forward=2816", "model.activation=geglu",
+                  "model.tied_embeddings=false", "model.scaled_logits=false"], ["encoder.sequence=64"])
 
 
 def library_folders():

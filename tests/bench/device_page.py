@@ -30,7 +30,8 @@ def right(data):
 
 
 TRAINING = [("train_1_7b", "GPT 1.7B"), ("fp8_1_7b", "GPT 1.7B, fp8"), ("pytorch_1_7b", "GPT 1.7B, PyTorch eager"),
-            ("train_124m", "GPT-2 124M"), ("pytorch_124m_compiled", "GPT-2 124M, PyTorch compiled")]
+            ("train_124m", "GPT-2 124M"), ("pytorch_124m_compiled", "GPT-2 124M, PyTorch compiled"),
+            ("train_experts", "four layers of Qwen3-30B-A3B"), ("train_t5", "T5 1.1 large")]
 
 
 def fast(data):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import small_runs
-from device_job import GPT_1_7B, GPT_124M, ROOT, Absent, Failed, Model, device_libraries
+from device_job import GPT_1_7B, GPT_124M, QWEN3_A3B, ROOT, T5_LARGE, Absent, Failed, Model, device_libraries
 
 FIRST = 480  # seconds of the first steps together: is it right, and how fast?
 
@@ -117,6 +117,16 @@ def fp8_1_7b(job):
 def train_124m(job):
     """Training of GPT-2 124M in bf16 on random tokens, 128 sequences of 1024 per step."""
     job.figures |= job.train(job.model(GPT_124M), 12)
+
+
+def train_experts(job):
+    """Training of four layers of Qwen3-30B-A3B in bf16 on random tokens, 32 sequences of 2048 per step."""
+    job.figures |= job.train(job.model(QWEN3_A3B), 8)
+
+
+def train_t5(job):
+    """Training of T5 1.1 large in bf16 on random tokens, 128 sources of 512 tokens per step."""
+    job.figures |= job.train(job.model(T5_LARGE), 8)
 
 
 def tests_of(job, program):
@@ -342,22 +352,24 @@ STEPS = [
     ("train_124m", 50, train_124m),
     ("test_kernels", 100, tests("test_kernels")),
     ("family_runs", 60, family_runs),
+    ("train_experts", 50, train_experts),
+    ("train_t5", 50, train_t5),
     ("pytorch_1_7b", 70, torch_training(GPT_1_7B, False)),
-    ("pytorch_124m_compiled", 80, torch_training(GPT_124M, True)),
+    ("pytorch_124m_compiled", 70, torch_training(GPT_124M, True)),
     ("fp8_1_7b", 40, fp8_1_7b),
     ("restart", 50, restart),
-    ("attention_rates", 70, attention_rates),
+    ("attention_rates", 60, attention_rates),
     ("torch_products", 40, torch_products),
-    ("memcheck", 80, sanitizer("memcheck")),
+    ("memcheck", 60, sanitizer("memcheck")),
     ("test_model", 60, tests("test_model")),
     ("test_optim", 45, tests("test_optim")),
-    ("test_train", 110, tests("test_train")),
-    ("racecheck", 70, sanitizer("racecheck")),
-    ("shared_device", 50, shared_device),
+    ("test_train", 90, tests("test_train")),
+    ("racecheck", 50, sanitizer("racecheck")),
+    ("shared_device", 40, shared_device),
     ("nccl", 50, nccl),
     ("test_grid", 30, tests("test_grid")),
     ("test_installation", 15, tests("test_installation")),
-    ("options_124m", 60, options_124m),
+    ("options_124m", 50, options_124m),
     ("trace", 15, trace),
     ("checkpoint_124m", 25, checkpoint_124m),
 ]
