@@ -1,6 +1,7 @@
 #include <trireme/data/requests.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/data/batch.hpp>
 #include <trireme/data/token_source.hpp>
 
 #include <algorithm>
@@ -46,6 +47,33 @@ void Requests::read(std::int64_t first, std::int64_t count, std::span<std::int32
     }
     std::copy_n(r.tokens.begin(), pairs, row(inputs).begin());
     std::copy(r.tokens.begin() + r.context, r.tokens.end(), row(targets).begin() + (r.context - 1));
+  }
+}
+
+void Requests::read(std::int64_t first, std::int64_t count,
+                    const architecture::TrainingObjective& objective, BatchFields fields) const {
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    std::ranges::fill(fields[i], objective.fields[i].at_head ? uncounted : 0);
+  if (const auto positions = objective.find("positions")) count_up(fields[*positions], sequence_);
+  read(first, count, fields[objective.field("tokens")], fields[objective.field("targets")]);
+  if (objective.find("source")) read_sources(first, count, objective, fields);
+}
+
+/// Each sample has one source, which all its tokens see. Samples without a request see no keys.
+void Requests::read_sources(std::int64_t first, std::int64_t count,
+                            const architecture::TrainingObjective& objective,
+                            BatchFields fields) const {
+  const std::span<std::int32_t> source = fields[objective.field("source")];
+  const std::int64_t samples = std::ssize(fields[objective.field("tokens")]) / sequence_;
+  const std::int64_t length = std::ssize(source) / samples;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::vector<std::int32_t>& tokens = request(first + i).source;
+    check(!tokens.empty() && std::ssize(tokens) <= length, "a request has a source of ",
+          tokens.size(), " tokens, expected 1 to ", length);
+    std::ranges::copy(tokens, row(source, i, length).begin());
+    const auto end = static_cast<std::int32_t>(tokens.size());
+    std::ranges::fill(row(fields[objective.field("source_end")], i, length), end);
+    std::ranges::fill(row(fields[objective.field("key_end")], i, sequence_), end);
   }
 }
 

@@ -99,8 +99,10 @@ class TaskReader {
                        : TaskKind::rolling;
   }
 
-  static std::string delimiter(const JsonLine& line) {
-    return line.has("target_delimiter") ? line.string("target_delimiter") : " ";
+  /// Targets of sources are texts of their own.
+  std::string delimiter(const JsonLine& line) const {
+    if (line.has("target_delimiter")) return line.string("target_delimiter");
+    return options_.source > 0 ? "" : " ";
   }
 
   static const std::string& context_of(const JsonLine& line) {
@@ -151,6 +153,7 @@ class TaskReader {
   /// begin with spaces.
   void add_continuation(const JsonLine& line, const char* key, const std::string& continuation) {
     const std::string& context = context_of(line);
+    if (options_.source > 0) return add_target(line, key, context, continuation);
     const std::size_t moved = trailing_space(context);
     Request request;
     if (context.empty()) {
@@ -174,6 +177,22 @@ class TaskReader {
     add(line, key, std::move(request));
   }
 
+  /// Adds a request whose context is the source. A source that is too long loses its beginning.
+  void add_target(const JsonLine& line, const char* key, const std::string& source,
+                  const std::string& target) {
+    Request request;
+    request.source = encode(line, source);
+    const std::int64_t dropped = std::ssize(request.source) + 1 - options_.source;
+    if (dropped > 0) {
+      request.source.erase(request.source.begin(), request.source.begin() + dropped);
+      ++task_.truncated;
+    }
+    request.source.push_back(options_.end);
+    request.tokens = encode(line, target);
+    request.tokens.insert(request.tokens.begin(), options_.start);
+    add(line, key, std::move(request));
+  }
+
   void add(const JsonLine& line, const char* key, Request request) {
     const std::int64_t scored = std::ssize(request.tokens) - request.context;
     if (scored <= 0) line.refuse(text("\"", key, "\" has no token of its own after the context"));
@@ -192,6 +211,8 @@ class TaskReader {
   /// Adds requests for windows of up to S predicted tokens. The first window begins with the prefix
   /// token; later windows have as much context as fits.
   void read_text(const JsonLine& line, TaskItem& item) {
+    if (options_.source > 0)
+      line.refuse("has a \"text\", but a model with an encoder needs a \"context\" to read");
     const std::string& words = line.string("text");
     const std::vector<std::int32_t> ids = encode(line, words);
     if (ids.empty()) line.refuse("\"text\" is empty");

@@ -202,15 +202,8 @@ void StepActions<P>::read_samples(Micro micro, data::BatchFields fields) {
   if (evaluates_) {
     const std::int64_t group = group_of(micro);
     const architecture::TrainingObjective& objective = parts_.model->objective();
-    if (requests_ != nullptr) {
-      // Modules that predict further tokens need valid ids, but their losses do not matter.
-      for (std::size_t i = 0; i < fields.size(); ++i)
-        std::ranges::fill(fields[i], objective.fields[i].at_head ? data::uncounted : 0);
-      if (const auto positions = objective.find("positions"))
-        data::count_up(fields[*positions], config_.model.sequence);
-      return requests_->read(group * config_.batch.micro, samples_of(group),
-                             fields[objective.field("tokens")], fields[objective.field("targets")]);
-    }
+    if (requests_ != nullptr)
+      return requests_->read(group * config_.batch.micro, samples_of(group), objective, fields);
     return reader_->read(*windows_, group * config_.batch.micro, samples_of(group), fields);
   }
   const std::int64_t before = batches_.samples(step_of_pass(micro) - 1) + first_of_worker();

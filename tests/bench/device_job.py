@@ -41,10 +41,12 @@ class Model:
 
     def overrides(self):
         return [f"model.layers={self.layers}", f"model.hidden={self.hidden}", f"model.heads={self.heads}",
-                f"model.sequence={self.sequence}", f"model.vocabulary={self.vocabulary}", "model.dropout=0",
+                f"model.sequence={self.sequence}", "model.dropout=0",
                 f"batch.global={self.samples}", f"batch.micro={self.micro}", "parallel.data=0", "parallel.recompute=none",
                 "precision.compute=bf16", "checkpoint.restart=none", "checkpoint.every=0", "run.log_every=1",
-                "run.steps=100000", "run.evaluate_every=0", *self.extra]
+                "run.steps=100000", "run.evaluate_every=0",
+                *([] if any(word.startswith("model.vocabulary=") for word in self.extra)
+                  else [f"model.vocabulary={self.vocabulary}"]), *self.extra]
 
     def for_pytorch(self):
         """What the worker of compare_pytorch.py reads of a deck."""
@@ -60,10 +62,11 @@ QWEN3_A3B = Model("paper/gpt_1.7b.toml", 4, 2048, 32, 2048, 51200, 32, 4,
                   ["model.family=qwen3_moe", "model.key_value_heads=4", "model.head_size=128", "experts.feed_forward=768"],
                   ["model.family=qwen3_moe", "model.key_value_heads=2", "model.head_size=32", "experts.number=8",
                    "experts.active=2", "experts.feed_forward=32"])
-# The size of T5 1.1 large. The decoder's sequence follows from 512 tokens of a source.
+# The size of T5 1.1 large, with ids for sentinels. The decoder's sequence follows from 512 tokens of a source.
 T5_LARGE = Model("tiny_t5.toml", 24, 1024, 16, 114, 32128, 128, 32,
                  ["encoder.layers=24", "encoder.sequence=512", "model.feed_forward=2816", "model.activation=geglu",
-                  "model.tied_embeddings=false", "model.scaled_logits=false"], ["encoder.sequence=64"])
+                  "model.tied_embeddings=false", "model.scaled_logits=false", "model.vocabulary=32256"],
+                 ["encoder.sequence=64", "model.vocabulary=640"])
 
 
 def library_folders():

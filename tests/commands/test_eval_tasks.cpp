@@ -150,6 +150,48 @@ TEST_F(EvalTasks, RejectMistakesBeforeTheModelRuns) {
   EXPECT_EQ(eval(1, "--tasks texts.jsonl -o missing/results.json"), 2);
 }
 
+/// tests/data and tests/train compare the requests of pairs and their scores.
+TEST(EvalTasksOfSources, AreScoredOnEveryLayout) {
+  const TemporaryFolder folder;
+  const std::string deck = "'" + source_folder() + "/inputs/tiny_t5.toml' model.objective=" +
+                           "sequence_to_sequence data.train=pairs.h5 run.directory=run " +
+                           "data.packing=documents precision.compute=fp64 ";
+  const auto run = [&](const std::string& line) { return shell(folder, line); };
+  const auto err = [&] { return read_file(folder.file("err")); };
+  folder.write(
+      "pairs.jsonl",
+      "{\"source\": \"abc\", \"target\": \"cba\"}\n{\"source\": \"de\", \"target\": \"ed\"}\n");
+  folder.write("choices.jsonl",
+               "{\"context\": \"abc\", \"choices\": [\"cba\", \"ab\"], \"gold\": 0}\n"
+               "{\"context\": \"\", \"choices\": [\"x\", \"yz\"], \"gold\": 1}\n");
+  folder.write("texts.jsonl", R"({"text": "abc"})");
+  ASSERT_EQ(run("trireme tokenize pairs.jsonl -o pairs.h5 && trireme train " + deck +
+                "batch.global=2 run.steps=3 optimizer.warmup_steps=1"),
+            0)
+      << err();
+  std::vector<double> alone;
+  for (const std::string layout : {"", "parallel.pipeline=2", "parallel.tensor=2"}) {
+    SCOPED_TRACE(layout);
+    const std::string launcher = layout.empty() ? "" : std::string(TRIREME_MPIEXEC) + " -n 2 ";
+    ASSERT_EQ(run(launcher + "trireme eval " + deck + layout +
+                  " --tasks choices.jsonl --log-likelihoods all.jsonl"),
+              0)
+        << err();
+    std::vector<double> found;
+    std::istringstream lines(read_file(folder.file("all.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      found.push_back(Json::parse(line)["log_likelihood"].get<double>());
+    ASSERT_EQ(found.size(), 4u);
+    if (alone.empty()) alone = found;
+    for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], alone[i]);
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_EQ(run("trireme eval " + deck + "--tasks texts.jsonl"), 2);
+  expect_error(folder, "texts.jsonl:1: has a \"text\", but a model with an encoder needs");
+  EXPECT_EQ(run("trireme eval " + deck + "--tasks choices.jsonl --prefix '<s>'"), 2);
+  expect_error(folder, "--prefix");
+}
+
 TEST_F(EvalTasks, TrainingOnCountedTokensMatchesPyTorch) {
   {
     data::TokenFileWriter writer(folder_.file("counted.h5"),

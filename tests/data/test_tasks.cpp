@@ -67,6 +67,62 @@ TEST(Tasks, RequestsHaveTargetsAtScoredTokens) {
   EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, 3, 4, -1, -1, 6, -1, -1, -1, -1}));
 }
 
+TEST(Tasks, ContextsAreTheSourcesOfAnEncoder) {
+  const TemporaryFolder folder;
+  const auto read_targets = [&](const std::string& lines, std::vector<Request>& requests) {
+    TaskOptions options{6, 262, 256};
+    options.source = 5;
+    options.start = 261;
+    options.end = 260;
+    return read_task(folder.write("task.jsonl", lines), *make_tokenizer("bytes"), options,
+                     requests);
+  };
+  std::vector<Request> requests;
+  const Task task =
+      read_targets(R"({"context": "abcdef ", "choices": ["g", "hi"], "gold": 1})", requests);
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].source, (std::vector<std::int32_t>{'d', 'e', 'f', ' ', 260}));
+  EXPECT_EQ(requests[0].tokens, (std::vector<std::int32_t>{261, 'g'}));
+  EXPECT_EQ(requests[1].tokens, (std::vector<std::int32_t>{261, 'h', 'i'}));
+  EXPECT_EQ(requests[1].context, 1);
+  EXPECT_EQ(task.truncated, 2);
+  requests.clear();
+  read_targets(R"({"context": "", "continuation": "123456"})", requests);
+  EXPECT_EQ(requests[0].source, (std::vector<std::int32_t>{260}));
+  EXPECT_EQ(requests[0].tokens.size(), 7u);
+  for (const char* line : {R"({"context": "a", "continuation": "1234567"})", R"({"text": "abc"})"})
+    EXPECT_THROW(read_targets(line, requests), UsageError) << line;
+}
+
+TEST(Tasks, RequestsFillTheFieldsOfAPair) {
+  architecture::TrainingObjective objective;
+  std::vector<std::vector<std::int32_t>> memory;
+  for (const auto& [name, length] : {std::pair{"source", 3},
+                                     {"tokens", 2},
+                                     {"targets", 2},
+                                     {"source_begin", 3},
+                                     {"source_end", 3},
+                                     {"key_begin", 2},
+                                     {"key_end", 2}}) {
+    architecture::BatchField field;
+    field.name = name;
+    field.at_head = field.name == "targets";
+    objective.fields.push_back(field);
+    memory.emplace_back(2 * length, 9);  // a batch of two samples
+  }
+  std::vector<std::span<std::int32_t>> fields(memory.begin(), memory.end());
+  const Requests requests({{{0, 5, 6}, 1, {7, 8}}}, 2);
+  requests.read(0, 1, objective, fields);
+  using Numbers = std::vector<std::int32_t>;
+  EXPECT_EQ(memory[0], (Numbers{7, 8, 0, 0, 0, 0}));
+  EXPECT_EQ(memory[1], (Numbers{0, 5, 0, 0}));
+  EXPECT_EQ(memory[2], (Numbers{5, 6, -1, -1}));
+  EXPECT_EQ(memory[3], Numbers(6, 0));
+  EXPECT_EQ(memory[4], (Numbers{2, 2, 2, 0, 0, 0})) << "the second sample sees nothing";
+  EXPECT_EQ(memory[5], Numbers(4, 0));
+  EXPECT_EQ(memory[6], (Numbers{2, 2, 0, 0}));
+}
+
 TEST(Tasks, MeasuresMatchTheirDefinitions) {
   const Read choices = read(
       "{\"context\": \"a\", \"choices\": [\"b\", \"cccc\"], \"gold\": 0}\n"

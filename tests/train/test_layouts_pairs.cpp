@@ -2,6 +2,9 @@
 // depend on how many pairs a sample holds.
 #include "train/layouts.hpp"
 
+#include <algorithm>
+#include <array>
+
 namespace trireme::train {
 namespace {
 
@@ -92,6 +95,36 @@ TEST_F(PairLayouts, EvaluationsSumOverSinglePairs) {
   EXPECT_LT(samples.back(), 200) << "most samples hold several pairs";
   EXPECT_EQ(means.front().count, means.back().count);
   EXPECT_NEAR(means.front().nats, means.back().nats, 1e-12 * means.front().nats);
+}
+
+/// −Σ log-likelihoods of the targets of all pairs is the sum of their cross entropies.
+TEST_F(PairLayouts, ScoresOfTargetsSumToTheLoss) {
+  Layout layout;
+  layout.family = Family::t5;
+  layout.property = one_pair;
+  const deck::Config config = small_config(12, 2, runtime().ranks(), layout.overrides());
+  Rig rig(config, pairs_);
+  const data::Windows windows(pairs_, data::SampleForm(config.model));
+  const LossSum loss =
+      rig.engine->evaluate(windows, windows.count(), std::vector<std::int32_t>(257, 1)).tokens();
+  std::vector<data::Request> requests;
+  for (std::int64_t document = 0; document < pairs_.documents(); ++document) {
+    std::array<std::int64_t, 2> ends{};
+    pairs_.read_document_offsets(document, ends);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(ends[1] - ends[0]));
+    pairs_.read(ends[0], ids);
+    const auto target = std::ranges::find(ids, pair_end) + 1;
+    const auto length = std::min(ids.end() - target, config.model.sequence);
+    data::Request request{{0}, 1, {ids.begin(), target}};
+    request.tokens.insert(request.tokens.end(), target, target + length);
+    requests.push_back(std::move(request));
+  }
+  ASSERT_EQ(std::ssize(requests), windows.count());
+  double nats = 0;
+  for (const Score& score :
+       rig.engine->score(data::Requests(std::move(requests), config.model.sequence)))
+    nats -= score.log_likelihood;
+  EXPECT_NEAR(nats, loss.nats, 1e-12 * loss.nats);
 }
 
 }  // namespace

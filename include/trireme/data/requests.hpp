@@ -1,5 +1,8 @@
 #pragma once
 
+#include <trireme/architecture/objective.hpp>
+#include <trireme/data/batch_reader.hpp>
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,7 +13,8 @@ namespace trireme::data {
 /// after the context and after each later token.
 struct Request {
   std::vector<std::int32_t> tokens;
-  std::int64_t context = 1;  ///< number of tokens of the context: at least 1
+  std::int64_t context = 1;               ///< number of tokens of the context: at least 1
+  std::vector<std::int32_t> source = {};  ///< tokens that an encoder reads; empty without one
 };
 
 /// Requests as samples of S tokens, one per sample, padded with token 0 at the end. Thread-safe.
@@ -33,8 +37,15 @@ class Requests {
   /// ids (kernels/cross_entropy.hpp).
   void read(std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets) const;
+  /// Writes them to the fields of a batch of `objective`, also their sources. Modules that predict
+  /// further tokens get valid ids, and no targets.
+  void read(std::int64_t first, std::int64_t count,
+            const architecture::TrainingObjective& objective, BatchFields fields) const;
 
  private:
+  void read_sources(std::int64_t first, std::int64_t count,
+                    const architecture::TrainingObjective& objective, BatchFields fields) const;
+
   std::vector<Request> requests_;
   std::int64_t sequence_;
   std::int64_t ids_ = 0;             ///< 0: requests are scored

@@ -43,6 +43,11 @@ struct TaskOptions {
   std::int64_t sequence = 0;    ///< S: a request has at most S + 1 tokens
   std::int64_t vocabulary = 0;  ///< number of the model's ids
   std::int32_t prefix = 0;      ///< token before a text that has no context
+  /// With an encoder: the number of tokens of a source, S'; 0 without one. Contexts are then
+  /// sources, which end with `end`, and continuations are targets, which begin with `start`.
+  std::int64_t source = 0;
+  std::int32_t start = 0;
+  std::int32_t end = 0;
 };
 
 /// Reads a task and appends its requests. All lines must be of one kind. A context that is too long

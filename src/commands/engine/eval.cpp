@@ -37,8 +37,18 @@ struct Tasks {
 Tasks read_tasks(const deck::Deck& deck, const EvalOptions& options) {
   const auto tokenizer = tokenizer_of(deck);
   const deck::ModelConfig& model = deck.config.model;
-  const data::TaskOptions form{model.sequence, model.vocabulary,
-                               prefix_token(*tokenizer, options.prefix)};
+  data::TaskOptions form{model.sequence, model.vocabulary,
+                         prefix_token(*tokenizer, options.prefix)};
+  if (model.encoder.present()) {
+    check_usage(options.prefix.empty(), "--prefix ", options.prefix,
+                " has no effect: with an encoder, ", deck.cite("encoder", "layers"),
+                ", no text is without context; leave --prefix out");
+    const deck::SpanIds ids = deck::span_ids(deck.config);
+    form.source = model.encoder.sequence;
+    form.start = static_cast<std::int32_t>(ids.start);
+    form.end =
+        model.reads_pairs() ? tokenizer->end_of_document() : static_cast<std::int32_t>(ids.end);
+  }
   check_usage(form.prefix < model.vocabulary, "the token before a text has id ", form.prefix,
               ", but the model has ", model.vocabulary,
               " ids; set data.tokenizer to the tokenizer of its training");
@@ -88,6 +98,16 @@ std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
   return found;
 }
 
+/// The same model, that scores single texts: it predicts the next token only, and a sample has one
+/// pair of a source and a target.
+deck::Config that_scores(const deck::Config& config) {
+  deck::Config scores = config.without_modules();
+  if (!scores.model.encoder.present()) return scores;
+  scores.model.objective = Objective::sequence_to_sequence;
+  scores.model.packing = Packing::none;
+  return scores;
+}
+
 /// `config` with another sequence length and about as many tokens per micro-batch as before.
 deck::Config with_sequence(deck::Config config, std::int64_t sequence) {
   config.batch.micro *= config.model.sequence / sequence;
@@ -101,7 +121,7 @@ std::vector<Likelihood> score(grid::Runtime& runtime, Session& session, const st
                               const std::vector<Request>& requests) {
   std::vector<Likelihood> likelihoods(requests.size());
   for (const auto& [sequence, chosen] : by_length(requests, session.config())) {
-    const deck::Config config = with_sequence(session.config().without_modules(), sequence);
+    const deck::Config config = with_sequence(that_scores(session.config()), sequence);
     const auto architecture = architecture::describe(config.model);
     const auto engine = train::make_engine(config, architecture, *session.grid, session.machine, {},
                                            train::Mode::evaluate);
@@ -184,12 +204,10 @@ ordered_json evaluate_tasks(grid::Runtime& runtime, Session& session, const Eval
   const deck::Config& config = session.config();
   Tasks found;
   runtime.together([&] {
-    check_usage(config.model.predicts_next_token(), session.deck.cite("model", "objective"),
-                ": a model that predicts ",
-                config.model.encoder.present() ? "the targets of sources, such as t5"
-                                               : "masked tokens, such as bert",
-                ", has no likelihood of a continuation; use a model with objective = "
-                "\"next_token\", such as gpt or llama");
+    check_usage(config.model.predicts_next_token() || config.model.encoder.present(),
+                session.deck.cite("model", "objective"),
+                ": a model that predicts masked tokens, such as bert, has no likelihood of a "
+                "continuation; use a model with objective = \"next_token\", such as gpt or llama");
     if (runtime.rank() == 0)
       for (const std::string& path : {options.output, options.log_likelihoods})
         io::expect_writable(path);
