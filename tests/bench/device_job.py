@@ -62,11 +62,13 @@ QWEN3_A3B = Model("paper/gpt_1.7b.toml", 4, 2048, 32, 2048, 51200, 32, 4,
                   ["model.family=qwen3_moe", "model.key_value_heads=4", "model.head_size=128", "experts.feed_forward=768"],
                   ["model.family=qwen3_moe", "model.key_value_heads=2", "model.head_size=32", "experts.number=8",
                    "experts.active=2", "experts.feed_forward=32"])
-# The size of T5 1.1 large, with ids for sentinels. The decoder's sequence follows from 512 tokens of a source.
+# The size of T5 1.1 large, with ids after those of the texts for start, end and sentinels. The decoder's sequence follows from 512 tokens of a source.
 T5_LARGE = Model("tiny_t5.toml", 24, 1024, 16, 114, 32128, 128, 32,
                  ["encoder.layers=24", "encoder.sequence=512", "model.feed_forward=2816", "model.activation=geglu",
-                  "model.tied_embeddings=false", "model.scaled_logits=false", "model.vocabulary=32256"],
-                 ["encoder.sequence=64", "model.vocabulary=640"])
+                  "model.tied_embeddings=false", "model.scaled_logits=false", "model.vocabulary=32256",
+                  "data.start_token=32255", "data.end_token=32254", "data.sentinel_token=32253"],
+                 ["encoder.sequence=64", "model.vocabulary=640", "data.start_token=639", "data.end_token=638",
+                  "data.sentinel_token=637"])
 
 
 def library_folders():
