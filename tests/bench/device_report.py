@@ -92,7 +92,8 @@ def run_step(results, out, tiny, name, limit, step):
     except Exception:  # noqa: BLE001 - a defect of one step does not end the others
         status, message = "failed", traceback.format_exc()[-800:]
     results.end(name, status, time.monotonic() - begin, job.figures, message)
-    print(f"{name:<22} {status:<12} {time.monotonic() - begin:6.1f} s  {message if status == "failed" else message[:120]}", flush=True)
+    said = message if status == "failed" else message[:120]
+    print(f"{name:<22} {status:<12} {time.monotonic() - begin:6.1f} s  {said}", flush=True)
 
 
 def chosen_steps(options, parser):

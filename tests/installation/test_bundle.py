@@ -178,6 +178,7 @@ class Bundle(unittest.TestCase):
         first = subprocess.Popen(self.report("--only", steps), stdout=subprocess.DEVNULL)
         end = time.monotonic() + 300
         while "wide_runs" not in self.results()["begun"] and time.monotonic() < end:
+            self.assertIsNone(first.poll(), "the report ended before it was killed")
             time.sleep(0.05)
         time.sleep(0.3)  # in the middle of a run
         first.send_signal(signal.SIGKILL)
