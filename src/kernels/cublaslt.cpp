@@ -352,7 +352,8 @@ bool CublasLt::multiply(const LtProduct& p, void* stream) {
       state_->workspace, static_cast<std::size_t>(state_->workspace_bytes),
       static_cast<cudaStream_t>(stream));
   check(status == CUBLAS_STATUS_SUCCESS, "cublasLtMatmul: ", cublasLtGetStatusString(status), " (",
-        description(Kind(p)), ": ", description(plan), "); CUBLASLT_LOG_LEVEL=1 prints the reason");
+        description(Kind(p)), ": ", description(plan),
+        "); CUBLASLT_LOG_LEVEL=5 may print the reason");
   return true;
 }
 

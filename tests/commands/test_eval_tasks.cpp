@@ -189,7 +189,7 @@ TEST(EvalTasksOfSources, AreScoredOnEveryLayout) {
   EXPECT_EQ(run("trireme eval " + deck + "--tasks texts.jsonl"), 2);
   expect_error(folder, "texts.jsonl:1: has a \"text\", but a model with an encoder needs");
   EXPECT_EQ(run("trireme eval " + deck + "--tasks choices.jsonl --prefix '<s>'"), 2);
-  expect_error(folder, "--prefix");
+  expect_error(folder, "--prefix <s> has no effect with an encoder");
 }
 
 TEST_F(EvalTasks, TrainingOnCountedTokensMatchesPyTorch) {

@@ -174,7 +174,8 @@ class Bundle(unittest.TestCase):
         self.assertIn("exists; remove it, or give another name with -o", again.stderr)
 
     def test_a_killed_report_continues_and_repeats_nothing(self):
-        steps = "machine,wide_runs,family_runs,train_1_7b,train_124m,bench_1_7b,test_optim,memcheck,nccl,trace"
+        steps = ("machine,wide_runs,family_runs,train_experts,train_t5,train_1_7b,train_124m,bench_1_7b,test_optim,memcheck,"
+                 "nccl,trace")
         first = subprocess.Popen(self.report("--only", steps), stdout=subprocess.DEVNULL)
         end = time.monotonic() + 300
         while "wide_runs" not in self.results()["begun"] and time.monotonic() < end:
@@ -196,7 +197,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(status.pop("memcheck"), "absent")
         self.assertEqual(status.pop("nccl"), "absent")
         self.assertEqual(status, dict.fromkeys(status, "done"))
-        self.assertEqual(len(status), 8)
+        self.assertEqual(len(status), 10)
         self.assertGreater(done["steps"]["train_1_7b"]["figures"]["tokens_per_second"], 0)
         page = (self.folder / "report/report.md").read_text()
         for part in ("| agreement with the host: llama, fp32 | yes |", "| agreement with the host: t5, fp64 | yes |",
@@ -216,7 +217,7 @@ class Bundle(unittest.TestCase):
         return found
 
     def test_too_little_time_leaves_steps_for_the_next_call(self):
-        said = output_of(*self.report("--only", "nccl,test_train", "--seconds", "100"), code=75)
+        said = output_of(*self.report("--only", "nccl,test_train", "--seconds", "80"), code=75)
         self.assertIn("left: test_train", said)
 
     def test_losses_beyond_the_tolerance_are_detected(self):

@@ -45,6 +45,14 @@ class PairLayouts : public Layouts {
     return run_on(pairs_, layout, world, 4);
   }
 
+  /// A model on each rank.
+  deck::Config replicas(const char* property) {
+    Layout layout;
+    layout.family = Family::t5;
+    layout.property = property;
+    return small_config(12, 2, runtime().ranks(), layout.overrides());
+  }
+
   TemporaryFolder pairs_folder_;
   data::TokenFile pairs_{write_pairs(pairs_folder_)};
 };
@@ -80,10 +88,7 @@ TEST_F(PairLayouts, EvaluationsSumOverSinglePairs) {
   std::vector<LossSum> means;
   std::vector<std::int64_t> samples;
   for (const char* property : {one_pair, several_pairs}) {
-    Layout layout;
-    layout.family = Family::t5;
-    layout.property = property;
-    const deck::Config config = small_config(12, 2, runtime().ranks(), layout.overrides());
+    const deck::Config config = replicas(property);
     Rig rig(config, pairs_);
     const data::Windows windows(pairs_, data::SampleForm(config.model));
     const Evaluation found = rig.engine->evaluate(windows, windows.count(), bytes);
@@ -99,10 +104,7 @@ TEST_F(PairLayouts, EvaluationsSumOverSinglePairs) {
 
 /// −Σ log-likelihoods of the targets of all pairs is the sum of their cross entropies.
 TEST_F(PairLayouts, ScoresOfTargetsSumToTheLoss) {
-  Layout layout;
-  layout.family = Family::t5;
-  layout.property = one_pair;
-  const deck::Config config = small_config(12, 2, runtime().ranks(), layout.overrides());
+  const deck::Config config = replicas(one_pair);
   Rig rig(config, pairs_);
   const data::Windows windows(pairs_, data::SampleForm(config.model));
   const LossSum loss =

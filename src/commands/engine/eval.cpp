@@ -37,12 +37,12 @@ struct Tasks {
 Tasks read_tasks(const deck::Deck& deck, const EvalOptions& options) {
   const auto tokenizer = tokenizer_of(deck);
   const deck::ModelConfig& model = deck.config.model;
+  check_usage(options.prefix.empty() || !model.encoder.present(), "--prefix ", options.prefix,
+              " has no effect with an encoder, ", deck.cite("encoder", "layers"),
+              "; leave --prefix out");
   data::TaskOptions form{model.sequence, model.vocabulary,
                          prefix_token(*tokenizer, options.prefix)};
   if (model.encoder.present()) {
-    check_usage(options.prefix.empty(), "--prefix ", options.prefix,
-                " has no effect: with an encoder, ", deck.cite("encoder", "layers"),
-                ", no text is without context; leave --prefix out");
     const deck::SpanIds ids = deck::span_ids(deck.config);
     form.source = model.encoder.sequence;
     form.start = static_cast<std::int32_t>(ids.start);
