@@ -42,15 +42,16 @@ std::vector<std::int64_t> Architecture::count_kinds(const layout::Slice& layers)
 
 namespace {
 
-/// Multiplications per token of those operations of the head for which `counts` is true.
+/// Multiplications per token of those operations of the embedding or the head for which `counts` is
+/// true.
 template <class Counts>
-double products_of(const Architecture& a, Counts&& counts) {
+double products_of(const Architecture& a, const BlockDescription& end, Counts&& counts) {
   double products = 0;  // multiplications per sample; a whole number
-  for (const Operation& op : a.head().operations)
+  for (const Operation& op : end.operations)
     if (counts(op))
-      products += product_factor(op, Pass::forward) * products_per_row(op, a.model) *
+      products += product_factor(op, Pass::forward) * products_per_row(op) *
                   static_cast<double>(rows_per_sample(
-                      a.head().tensors[static_cast<std::size_t>(op.output)].rows, a.model));
+                      end.tensors[static_cast<std::size_t>(op.output)].rows, a.model));
   return products / static_cast<double>(a.model.sequence);
 }
 
@@ -88,12 +89,27 @@ double Architecture::layer_products() const {
   });
 }
 
+namespace {
+
+bool counts_all(const Operation&) {
+  return true;
+}
+bool counts_frozen(const Operation& op) {
+  return !op.arrays.empty() && op.arrays.front().frozen;
+}
+
+}  // namespace
+
+double Architecture::embedding_products() const {
+  return products_of(*this, embedding(), counts_all);
+}
+
 double Architecture::head_products() const {
-  return products_of(*this, [](const Operation&) { return true; });
+  return products_of(*this, head(), counts_all);
 }
 
 double Architecture::logit_products() const {
-  return products_of(*this, [](const Operation& op) { return op.kind == OperationKind::logits; });
+  return products_of(*this, head(), [](const Operation& op) { return op.kind == OperationKind::logits; });
 }
 
 double Architecture::attention_products() const {
@@ -107,12 +123,15 @@ double Architecture::frozen_products() const {
                        [&](const BlockDescription& layer, const Operation& op) {
                          return matrix_products(layer, op, model, true);
                        }) +
-         frozen_head_products();
+         frozen_embedding_products() + frozen_head_products();
+}
+
+double Architecture::frozen_embedding_products() const {
+  return products_of(*this, embedding(), counts_frozen);
 }
 
 double Architecture::frozen_head_products() const {
-  return products_of(
-      *this, [](const Operation& op) { return !op.arrays.empty() && op.arrays.front().frozen; });
+  return products_of(*this, head(), counts_frozen);
 }
 
 double Architecture::model_flops_per_token() const {
@@ -120,7 +139,7 @@ double Architecture::model_flops_per_token() const {
 }
 
 double Architecture::all_flops_per_token() const {
-  return 6 * (layer_products() + head_products() + attention_products());
+  return 6 * (layer_products() + head_products() + attention_products()) + 4 * embedding_products();
 }
 
 namespace {
@@ -129,10 +148,12 @@ namespace {
 void add_layers(Architecture& a) {
   const deck::ModelConfig& m = a.model;
   const bool some_frozen = !m.frozen.empty() || !m.adapter.also_trained.empty();
+  const deck::EncoderConfig& of_source = a.source_model.encoder;
   const bool first_differs = m.norm_placement == NormPlacement::post;
   // Properties in which the layers of a model may differ.
   struct Properties {
     bool encoder;
+    bool projector;
     std::int64_t module;  ///< number of its module, or −1
     std::int64_t window;
     bool experts;
@@ -144,10 +165,13 @@ void add_layers(Architecture& a) {
   for (std::int64_t layer = 0; layer < m.all_layers(); ++layer) {
     const std::int64_t group = m.shared_layers > 0 ? layer % m.shared_layers : layer;
     Properties properties{m.in_encoder(layer),
-                          m.in_module(layer) ? layer - m.encoder.layers - m.layers : -1,
+                          m.is_projector(layer),
+                          m.in_module(layer) ? layer - m.first_decoder_layer() - m.layers : -1,
                           m.window_of(layer),
                           m.has_experts(layer),
-                          (first_differs && layer == 0) || layer + 1 == m.encoder.layers,
+                          (first_differs && layer == 0) ||
+                              (of_source.first_norm && layer == 0) ||
+                              (of_source.final_norm && layer + 1 == of_source.layers),
                           {}};
     if (some_frozen)
       for (const Operation& op : describe_layer(m, layer).operations)
@@ -164,6 +188,7 @@ Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
   Architecture a;
   a.model = model;
+  a.source_model = model.of_source();
   a.kinds.push_back(describe_embedding(model));
   a.blocks.push_back({0, ""});
   add_layers(a);

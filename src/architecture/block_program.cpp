@@ -278,7 +278,8 @@ Tensor gradient_of(const BlockDescription& layer, int tensor) {
   const bool partial = std::ranges::any_of(layer.operations, [&](const Operation& op) {
     return is_product(op) && op.cut == Cut::inputs && op.output == tensor;
   });
-  if (partial) gradient.rows = Rows::tokens;
+  if (partial)
+    gradient.rows = gradient.rows == Rows::source_own ? Rows::source_tokens : Rows::tokens;
   return gradient;
 }
 

@@ -4,6 +4,7 @@
 
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/frozen.hpp>
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 
 #include <algorithm>
@@ -68,6 +69,28 @@ class EndBuilder : public Builder {
     if (table.tensor_cut() != nullptr) op.cut = Cut::inputs;
     op.arrays = {std::move(table)};
     add(std::move(op));
+  }
+
+  /// memory = patches of the pixels · Wᵀ + position, with the class token in the first row of each
+  /// image (Dosovitskiy et al. 2020, arXiv 2010.11929, eq. 1).
+  void patches(int pixels) {
+    const deck::VisionConfig& v = m_.vision;
+    const int memory =
+        value(ModelValue::source, Rows::source_own, fixed_columns("Dv", v.hidden));
+    const int work = scratch("patches", Rows::source_own,
+                             fixed_columns("3 p²", v.patch_values()));
+    Operation op{OperationKind::patches, "vision.patch", {pixels}, memory};
+    op.scratch = {work};
+    op.arrays = {matrix(op.name, {v.hidden, 3, v.patch, v.patch}, -1)};
+    if (v.family == VisionFamily::siglip)
+      op.arrays.push_back(vector(op.name + "_bias", {v.hidden}, -1));
+    add(std::move(op));
+    look_up("vision.position", memory, memory, matrix("vision.position", {v.rows(), v.hidden}, -1));
+    if (!v.has_class_token()) return;
+    Operation token{OperationKind::class_token, "vision.class_token", {memory}, memory};
+    token.arrays = {vector(token.name, {v.hidden}, -1, Initialisation::normal)};
+    token.arrays.front().standard_deviation = weight_deviation;
+    add(std::move(token));
   }
 
   int linear(const char* name, int x, int y, std::int64_t outputs) {
@@ -183,6 +206,8 @@ BlockDescription describe_embedding(const ModelConfig& m) {
   const int tokens = b.field("tokens", Rows::tokens);
   const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
   const int source = m.encoder.present() ? b.field("source", Rows::source_tokens) : -1;
+  const int pixels =
+      m.vision.present() ? b.field(std::string(pixels_field).c_str(), Rows::pixel_words) : -1;
   std::vector<int> further;
   for (std::int64_t module = 0; module < m.modules(); ++module)
     further.push_back(b.field(("tokens" + suffix_of(module)).c_str(), Rows::tokens));
@@ -196,6 +221,7 @@ BlockDescription describe_embedding(const ModelConfig& m) {
     b.look_up("source embedding", source, memory, std::move(same));
     b.add({OperationKind::dropout, "source_dropout", {memory}, memory});
   }
+  if (pixels >= 0) b.patches(pixels);
   for (std::int64_t module = 0; module < m.modules(); ++module) {
     const int value = b.value_of_module(module);
     ArraySpec same = table("embedding.token", m.vocabulary, m.hidden);

@@ -3,11 +3,13 @@
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/frozen.hpp>
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace trireme::architecture {
@@ -26,7 +28,7 @@ class LayerBuilder : public Builder {
             model.norm_placement == NormPlacement::post
                 ? weight_deviation
                 : weight_deviation /
-                      std::sqrt(2.0 * static_cast<double>(encoder_ ? model.encoder.layers
+                      std::sqrt(2.0 * static_cast<double>(encoder_ ? model.encoder_layers()
                                                                    : model.layers))) {
     built_.stream = encoder_ ? Stream::source : Stream::tokens;
   }
@@ -202,6 +204,7 @@ class LayerBuilder : public Builder {
     op.window = window_;
     op.causal = m_.causal() && !encoder_;
     op.keys = encoder_ ? m_.encoder.sequence : m_.sequence;
+    op.key_value_columns = m_.heads * (m_.head_size() + m_.value_columns());
     op.saved = {tensor("logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
     if (m_.has_relative_positions()) op.inputs.push_back(relative_bias(encoder_));
     if (!m_.attention_sinks) return add(std::move(op));
@@ -244,6 +247,7 @@ class LayerBuilder : public Builder {
                  tensor("cross_o", Rows::tokens, all_queries("H K", K))};
     op.causal = false;
     op.keys = m_.encoder.sequence;
+    op.key_value_columns = 2 * m_.heads * K;
     op.saved = {tensor("cross_logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
     return from_parts(add(std::move(op)), "cross_attention.output", "zc", {m_.hidden, m_.heads, K});
   }
@@ -432,6 +436,42 @@ class LayerBuilder : public Builder {
     return add(std::move(gate));
   }
 
+  /// Rows of the model's tokens from the encoder's rows of images: down(gelu(up(y))) with biases
+  /// (Liu et al. 2023, arXiv 2310.03744, section 3.4).
+  int image_rows() {
+    const std::int64_t D = m_.hidden, encoder = m_.vision.hidden;
+    const int images = value(ModelValue::source, Rows::source_own, fixed_columns("Dv", encoder));
+    const auto product = [&](const char* name, int x, int output, Cut cut,
+                             std::vector<std::int64_t> shape) {
+      Operation op{OperationKind::linear, name, {x}, output};
+      op.cut = cut;
+      const int divided = cut == Cut::outputs ? 0 : -1;
+      op.arrays = {matrix(name, std::move(shape), cut == Cut::outputs ? 0 : 1),
+                   vector(op.name + "_bias", {D}, divided)};
+      return add(std::move(op));
+    };
+    const Columns inner = divided_columns("D'", D);
+    const int h = product("up", images, tensor("image_h", Rows::source_tokens, inner), Cut::outputs,
+                          {D, encoder});
+    Operation gelu{OperationKind::activation,
+                   std::string(name_of(Activation::gelu)),
+                   {h},
+                   tensor("image_g", Rows::source_tokens, inner)};
+    gelu.gelu = Gelu::exact;
+    return product("down", add(std::move(gelu)), tensor("image_z", Rows::source_own, hidden()),
+                   Cut::inputs, {D, D});
+  }
+
+  /// x with the rows of images in the places of their tokens.
+  int splice(int x, int images) {
+    const int rows = tensor(std::string(image_rows_field), Rows::tokens, Columns(), Numbers::index,
+                            Home::batch);
+    return add({OperationKind::splice,
+                "splice",
+                {x, images, rows},
+                tensor("out", Rows::own, hidden())});
+  }
+
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
 
   /// output = x + dropout(z). If a product computes z, z and the output share memory. The output of
@@ -540,11 +580,27 @@ class LayerBuilder : public Builder {
 }  // namespace
 
 std::string prefix_of_layer(const ModelConfig& m, std::int64_t layer) {
-  if (m.in_encoder(layer)) return text("encoder.layers.", layer, ".");
-  const std::int64_t number = layer - m.encoder.layers;
+  if (m.in_encoder(layer))
+    return text(m.vision.present() ? "vision.layers." : "encoder.layers.", layer, ".");
+  if (m.is_projector(layer)) return "projector.";
+  const std::int64_t number = layer - m.first_decoder_layer();
   if (m.in_module(layer)) return text(module_prefix, number - m.layers + 2, ".");
   return text("layers.", number, ".");
 }
+
+namespace {
+
+/// out = x, with projected rows of images in the places of their tokens.
+BlockDescription describe_projector(const ModelConfig& m) {
+  LayerBuilder layer(m, m.vision.layers);
+  const int x = layer.tensor("x", Rows::own, layer.hidden());
+  layer.splice(x, layer.image_rows());
+  BlockDescription described = layer.take();
+  mark_frozen(described, m, prefix_of_layer(m, m.vision.layers));
+  return described;
+}
+
+}  // namespace
 
 /// pre-norm    x1 = x + dropout(attention(norm(x))),    out = x1 + dropout(feed_forward(norm(x1)))
 ///             (Radford et al. 2019; Touvron et al. 2023, arXiv 2302.13971)
@@ -558,10 +614,14 @@ std::string prefix_of_layer(const ModelConfig& m, std::int64_t layer) {
 ///             (OLMo Team 2025, arXiv 2501.00656)
 /// With an encoder, the decoder's layers also have xc = x1 + dropout(cross_attention(norm(x1))),
 /// and the encoder's last layer ends with a norm (Raffel et al. 2020, arXiv 1910.10683,
-/// section 2.1). The layer of a module that predicts a further token begins with
+/// section 2.1). The layers of an encoder of images are those of its own model. The layer of a module that predicts a further token begins with
 /// merged_embeddings(). A post-norm layer begins with the norm after the previous layer's addition:
 /// the first layer's first norm belongs to the embeddings, and the head's norm to the last layer.
-BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
+BlockDescription describe_layer(const ModelConfig& model, std::int64_t number) {
+  if (model.is_projector(number)) return describe_projector(model);
+  std::optional<ModelConfig> of_images;
+  if (model.vision.present() && model.in_encoder(number)) of_images = model.of_source();
+  const ModelConfig& m = of_images ? *of_images : model;
   check(m.heads % m.heads_per_group() == 0 &&
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
         m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
@@ -570,7 +630,9 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   const bool after = m.norm_placement == NormPlacement::sandwich || !before;
   LayerBuilder layer(m, number);
   int x = layer.tensor("x", Rows::own, layer.hidden());
-  if (m.in_module(number)) x = layer.merged_embeddings(x, number - m.encoder.layers - m.layers);
+  if (m.in_module(number))
+    x = layer.merged_embeddings(x, number - m.first_decoder_layer() - m.layers);
+  if (number == 0 && m.encoder.first_norm) x = layer.norm("first_norm", "x0", x);
 
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
   int y1 = before ? layer.norm("attention_norm", "y1", x) : x;
@@ -592,12 +654,12 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   const int y2 = before ? layer.norm("feed_forward_norm", "y2", x1) : x1;
   int z2 = m.has_experts(number) ? layer.experts(y2) : layer.down(layer.activation(layer.up(y2)));
   if (after) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
-  const bool last_of_encoder = number + 1 == m.encoder.layers;
+  const bool last_of_encoder = number + 1 == m.encoder.layers && m.encoder.final_norm;
   const int x2 = layer.residual(last_of_encoder ? "x2" : "out", post ? y2 : x1, z2, 2);
   if (last_of_encoder) layer.last_norm("final_norm", "out", x2);
   BlockDescription described = layer.take();
   add_adapters(described, m);
-  mark_frozen(described, m, prefix_of_layer(m, number));
+  mark_frozen(described, m, prefix_of_layer(model, number));
   return described;
 }
 

@@ -15,10 +15,12 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m, Strea
     case Rows::own:
     case Rows::received:
     case Rows::exchanged:
-      return stream == Stream::source ? m.encoder.sequence : m.sequence;
+      return stream == Stream::source ? m.source_rows() : m.sequence;
     case Rows::source_tokens:
     case Rows::source_own:
-      return m.encoder.sequence;
+      return m.source_rows();
+    case Rows::pixel_words:
+      return m.vision.pixel_words();
     case Rows::targets:
     case Rows::logit_block:
       return m.targets();
@@ -45,7 +47,7 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m, Strea
 Bytes value_offset(ModelValue value, const RankSizes& n, Bytes element, Bytes accumulate,
                    std::int64_t module) {
   const auto aligned = [](Bytes bytes) { return (bytes + 63) / 64 * 64; };
-  const Bytes rows = aligned(n.source.rows * n.hidden * element);
+  const Bytes rows = aligned(n.source.rows * n.source.hidden * element);
   const Bytes table = aligned(n.buckets * n.heads * accumulate);
   switch (value) {
     case ModelValue::source:
@@ -88,7 +90,7 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 std::string shape_text(const Tensor& t) {
   constexpr auto rows = words_of<Rows::Kind>(
       "T", "R", "N", "B", "N + B", "N'", "B", "T e", "T min(k, e)", "T", "T e", "2 (e + 1)",
-      "T e k'", "f T e k'", "E' + 1", "2 c B", "T'", "R'", "buckets", "0");
+      "T e k'", "f T e k'", "E' + 1", "2 c B", "T'", "R'", "pixels", "buckets", "0");
   return text("[", rows[at(t.rows.kind)], ", ", t.columns.symbol, "]");
 }
 
@@ -130,8 +132,8 @@ std::vector<int> read_by_product(const Operation& op, Pass pass) {
   return reads ? std::vector{op.input()} : std::vector<int>{};
 }
 
-double attention_products(const Operation& op, const deck::ModelConfig& m) {
-  return static_cast<double>(m.heads * (m.head_size() + m.value_columns())) * visible_tokens(op);
+double attention_products(const Operation& op) {
+  return static_cast<double>(op.key_value_columns) * visible_tokens(op);
 }
 
 bool is_cut(int tensor, const std::vector<Tensor>& tensors, bool cuts_tokens) {
@@ -242,6 +244,16 @@ std::optional<Message> message_of_join(const Operation& op, Pass pass, const std
   if (pass == Pass::backward_input)
     return Message{cuts_tokens ? reduce_scatter : all_reduce, op.inputs[2]};
   return cuts_tokens ? std::optional(Message{all_gather, op.inputs[2]}) : std::nullopt;
+}
+
+/// A rank's tokens may be in any image: all rows of images are gathered, and their gradients are
+/// partial sums.
+std::optional<Message> message_of_splice(const Operation& op, Pass pass,
+                                         const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  const int images = op.inputs[1];
+  if (!is_cut(images, tensors, cuts_tokens)) return {};
+  return Message{pass == Pass::forward ? Collective::all_gather : Collective::reduce_scatter,
+                 images};
 }
 
 namespace rules {
@@ -409,8 +421,7 @@ constexpr OperationRule expert_rounds{
     .kernels = {"experts.rounds.forward", "experts.rounds.backward"},
     .read_backward = [](const Operation& op, Pass) { return op.inputs; },
     .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; },
-    .products = [](const Operation& op,
-                   const deck::ModelConfig&) { return products_of_experts(op); },
+    .products = products_of_experts,
     .factor = factor_of_rounds};
 
 constexpr OperationRule gate{
@@ -457,6 +468,32 @@ constexpr OperationRule swap{
     .adds_gradient = true,
     .once = true,
     .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
+
+/// The backward pass computes the patches' values again. Pixels have no gradient.
+constexpr OperationRule patches{.name = "patches",
+                                .has_input_pass = false,
+                                .weight_pass = WeightPass::trained,
+                                .joins_arrays = true,
+                                .read_backward = [](const Operation& op, Pass) { return op.inputs; },
+                                .products =
+                                    [](const Operation& op) {
+                                      return static_cast<double>(op.arrays.front().elements());
+                                    },
+                                .factors = {1, 0, 1}};
+
+constexpr OperationRule class_token{.name = "class token",
+                                    .rate = KernelRate::embedding,
+                                    .has_input_pass = false,
+                                    .weight_pass = WeightPass::trained,
+                                    .kernels = {"class_token.forward", "class_token.backward"}};
+
+constexpr OperationRule splice{
+    .name = "splice",
+    .rate = KernelRate::residual,
+    .kernels = {"images.splice", "images.take"},
+    .read_backward = [](const Operation& op, Pass) { return std::vector{op.inputs[2]}; },
+    .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; },
+    .message = message_of_splice};
 
 }  // namespace rules
 }  // namespace
@@ -517,6 +554,12 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::table;
     case OperationKind::swap:
       return rules::swap;
+    case OperationKind::patches:
+      return rules::patches;
+    case OperationKind::class_token:
+      return rules::class_token;
+    case OperationKind::splice:
+      return rules::splice;
   }
   return rules::norm;
 }
@@ -586,8 +629,8 @@ double visible_tokens(const Operation& op) {
   return W - W * W / (2 * S);
 }
 
-double products_per_row(const Operation& op, const deck::ModelConfig& m) {
-  if (const auto products = rule_of(op.kind).products; products != nullptr) return products(op, m);
+double products_per_row(const Operation& op) {
+  if (const auto products = rule_of(op.kind).products; products != nullptr) return products(op);
   std::int64_t elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay) elements += array.elements();
@@ -599,12 +642,12 @@ double row_ratio(const BlockDescription& layer, const Operation& op, const deck:
   const bool of_source =
       layer.stream == Stream::source || rows == Rows::source_own || rows == Rows::source_tokens;
   if (!of_source) return 1;
-  return static_cast<double>(m.encoder.sequence) / static_cast<double>(m.sequence);
+  return static_cast<double>(m.source_rows()) / static_cast<double>(m.sequence);
 }
 
 double products_per_token(const BlockDescription& layer, const Operation& op,
                           const deck::ModelConfig& m) {
-  return row_ratio(layer, op, m) * products_per_row(op, m);
+  return row_ratio(layer, op, m) * products_per_row(op);
 }
 
 double product_factor(const Operation& op, Pass pass) {
@@ -656,12 +699,14 @@ double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,
                                    columns_of(part.tensors[at(op.output)].columns, n));
     rows = product_rows(part, op, n);
   } else if (op.kind == OperationKind::expert_rounds) {
-    products = products_per_row(op, m) /
+    products = products_per_row(op) /
                static_cast<double>(m.experts.active * (m.experts.split ? n.tensor_ranks : 1));
     rows = mean_rows_of(rows_of_experts(Rows::routed, m), n);
   } else if (rule_of(op.kind).products != nullptr) {
-    products =
-        products_per_row(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
+    const Columns& columns = part.tensors[at(op.output)].columns;
+    products = products_per_row(op) * static_cast<double>(columns_of(columns, n)) /
+               static_cast<double>(all_columns_of(columns));
+    rows = rows_of(part.tensors[at(op.output)].rows, n);
   }
   return 2 * product_factor(op, pass) * products * static_cast<double>(rows);
 }

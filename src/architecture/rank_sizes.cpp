@@ -14,13 +14,24 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
   s.slice = shard.part(s.tokens).extent;
   s.cuts_tokens = sequence_parallel && shard.tensor_size > 1;
   s.rows = s.cuts_tokens ? s.slice : s.tokens;
-  if (m.encoder.present()) {
+  if (m.has_source()) {
+    const deck::ModelConfig of_source = m.of_source();
     StreamSizes& source = s.source;
-    source.sequence = m.encoder.sequence;
-    source.tokens = micro * source.sequence;
+    source.micro = micro * m.sources();
+    source.sequence = m.source_sequence();
+    source.tokens = micro * m.source_rows();
     source.slice = shard.part(source.tokens).extent;
     source.rows = s.cuts_tokens ? source.slice : source.tokens;
+    source.hidden = of_source.hidden;
+    const layout::Slice heads = shard.part(of_source.heads);
+    source.heads = heads.extent;
+    source.group = of_source.heads_per_group();
+    source.key_value_heads =
+        shard.groups(of_source.heads / source.group, source.group).extent;
+    source.heads_before = heads.offset % source.group;
+    source.head_size = of_source.head_size();
   }
+  if (m.vision.present()) s.pixel_words = m.vision.pixel_words();
   s.modules = m.modules();
   if (m.has_relative_positions()) s.buckets = m.relative_buckets;
   s.hidden = m.hidden;
@@ -49,10 +60,17 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
 RankSizes RankSizes::of(Stream stream) const {
   if (stream == Stream::tokens) return *this;
   RankSizes n = *this;
+  n.micro = source.micro;
   n.sequence = n.longest = source.sequence;
   n.tokens = source.tokens;
   n.rows = source.rows;
   n.slice = source.slice;
+  n.hidden = source.hidden;
+  n.heads = source.heads;
+  n.key_value_heads = source.key_value_heads;
+  n.group = source.group;
+  n.heads_before = source.heads_before;
+  n.head_size = source.head_size;
   return n;
 }
 

@@ -59,7 +59,7 @@ double head_cost(const Architecture& a) {
   double products = 0;  // multiplications per sample
   for (const Operation& op : a.head().operations) {
     const Tensor& output = a.head().tensors[static_cast<std::size_t>(op.output)];
-    products += passes_of(op, products_per_row(op, a.model)) *
+    products += passes_of(op, products_per_row(op)) *
                 static_cast<double>(rows_per_sample(output.rows, a.model));
   }
   return products / static_cast<double>(a.model.sequence);

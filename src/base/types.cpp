@@ -34,7 +34,7 @@ EnumWords enum_words(Positions) {
 }
 
 EnumWords enum_words(Gelu) {
-  static constexpr auto all = words_of<Gelu>("tanh", "exact");
+  static constexpr auto all = words_of<Gelu>("tanh", "exact", "quick");
   return all;
 }
 

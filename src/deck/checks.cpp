@@ -91,6 +91,11 @@ class CrossCheck {
                "data.start_token",      "data.end_token",
                "data.sentinel_token",   "precision.products"}))
       for (const std::string& mistake : encoder_mistakes(deck_)) report(mistake);
+    if (valid({"vision.layers", "vision.hidden", "vision.heads", "vision.feed_forward",
+               "vision.image", "vision.patch", "vision.images", "encoder.layers",
+               "model.objective", "model.mask", "model.sequence", "model.norm_placement",
+               "model.shared_layers", "model.predicts", "data.packing", "precision.products"}))
+      for (const std::string& mistake : vision_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }
 
@@ -112,7 +117,8 @@ class CrossCheck {
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
                 "model.vocabulary", "model.heads", "model.head_size", "batch.micro",
                 "experts.number", "experts.active", "experts.feed_forward",
-                "experts.shared_feed_forward"}))
+                "experts.shared_feed_forward", "vision.layers", "vision.hidden",
+                "vision.feed_forward"}))
       return;
     const auto D = static_cast<double>(m.hidden);
     const auto S = static_cast<double>(m.sequence);
@@ -125,7 +131,11 @@ class CrossCheck {
                                                     (3 * static_cast<double>(e.feed_forward) + 1) +
                                                 3 * static_cast<double>(e.shared_feed_forward)
                                           : 0;
-    const double parameters = L * D * (4 * A + 3 * F + of_experts) + (2 * V + S) * D;
+    const VisionConfig& v = m.vision;
+    const auto Dv = static_cast<double>(v.hidden);
+    const double of_images = static_cast<double>(v.layers) * Dv *
+                             (4 * Dv + 2 * static_cast<double>(v.feed_forward));
+    const double parameters = L * D * (4 * A + 3 * F + of_experts) + (2 * V + S) * D + of_images;
     const double activations = activations_of(deck_.config);
     if (parameters > count_limit)
       report("[model] has ", parameters, " parameters, more than ", count_limit,
@@ -249,6 +259,8 @@ class CrossCheck {
       enough("experts", "number", m.experts.number);
     if (m.experts.shares()) enough("experts", "shared_feed_forward", m.experts.shared_feed_forward);
     enough("model", "vocabulary", m.vocabulary);
+    enough("vision", "heads", m.vision.heads);
+    if (m.vision.present()) enough("vision", "feed_forward", m.vision.feed_forward);
     if (is_open(deck_, "batch", "micro") ||
         !valid({"parallel.tensor", "parallel.context", "batch.micro", "model.sequence"}))
       return;

@@ -24,6 +24,26 @@ constexpr std::array<AxisKey, axis_count> axis_keys{{
 
 }  // namespace
 
+ModelConfig ModelConfig::of_source() const {
+  if (!vision.present()) return *this;
+  const bool clip = vision.family == VisionFamily::clip;
+  ModelConfig m;
+  m.encoder.layers = vision.layers;
+  m.encoder.sequence = m.sequence = vision.rows();
+  m.encoder.first_norm = clip;
+  m.encoder.final_norm = false;
+  m.hidden = vision.hidden;
+  m.heads = m.key_value_heads = vision.heads;
+  m.feed_forward = vision.feed_forward;
+  m.norm_epsilon = clip ? 1e-5 : 1e-6;
+  m.gelu = clip ? Gelu::quick : Gelu::tanh;
+  m.vocabulary = vocabulary;
+  m.frozen = frozen;
+  m.adapter = adapter;
+  m.adapter.targets.clear();
+  return m;
+}
+
 layout::AxisList ParallelConfig::sizes() const {
   std::array<layout::AxisSize, axis_count> all;
   for (std::size_t i = 0; i < axis_count; ++i) {

@@ -100,7 +100,10 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
       stored.config.model.experts.present() || current.config.model.experts.present();
   const bool have_encoder =
       stored.config.model.encoder.present() || current.config.model.encoder.present();
+  const bool have_images =
+      stored.config.model.vision.present() || current.config.model.vision.present();
   for (const Key& key : keys()) {
+    if (key.section == "vision" && !have_images) continue;
     if (key.section == "experts" && !have_experts) continue;
     if (key.section == "encoder" && !have_encoder) continue;
     const Value before = key.load(stored.config);

@@ -135,6 +135,11 @@ EnumWords enum_words(RotaryScalingKind) {
   return all;
 }
 
+EnumWords enum_words(VisionFamily) {
+  static constexpr auto all = words_of<VisionFamily>("clip", "siglip");
+  return all;
+}
+
 EnumWords enum_words(AdapterKind) {
   static constexpr auto all = words_of<AdapterKind>("none", "lora", "dora");
   return all;

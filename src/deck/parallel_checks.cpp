@@ -270,7 +270,13 @@ double activations_of(const Config& config) {
                            : 0);
   const double per_token =
       static_cast<double>(m.all_layers()) * per_layer + static_cast<double>(m.vocabulary);
-  return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
+  const VisionConfig& v = m.vision;
+  const double per_row = 8 * static_cast<double>(v.hidden) + 2 * static_cast<double>(v.feed_forward);
+  const double of_images = v.patch == 0 ? 0
+                                        : static_cast<double>(v.images * v.rows()) *
+                                              static_cast<double>(v.layers) * per_row;
+  return static_cast<double>(config.batch.micro) *
+         (static_cast<double>(m.sequence) * per_token + of_images);
 }
 
 void resolve_parallel(Deck& deck, std::int64_t ranks) {

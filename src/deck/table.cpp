@@ -280,6 +280,7 @@ std::vector<Key> make_keys() {
   model_keys(entries);
   expert_keys(entries);
   encoder_keys(entries);
+  vision_keys(entries);
   adapter_keys(entries);
   parallel_keys(entries);
   batch_and_precision_keys(entries);
@@ -299,6 +300,7 @@ const std::vector<Section>& sections() {
       {"model", "architecture of the transformer"},
       {"experts", "mixture of experts in the feed-forward part; see docs/experts.md"},
       {"encoder", "a second stack of layers, to which those of [model] attend; see docs/models.md"},
+      {"vision", "an encoder of images, whose results are read as tokens; see docs/models.md"},
       {"adapter", "low-rank adapters for fine-tuning; see docs/fine_tuning.md"},
       {"parallel", "distribution of the work among ranks; never changes the result"},
       {"batch", "batch sizes"},

@@ -99,7 +99,8 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .otherwise(7.0);
   model
       .choice("gelu", &ModelConfig::gelu,
-              "form of GELU: exact, with the normal distribution, or its approximation by tanh")
+              "form of GELU: exact, with the normal distribution, or its approximation by tanh or by "
+              "the logistic function (quick)")
       .derive([](Config& c) { c.model.gelu = preset(c.model.family).gelu; },
               "tanh; exact for bert");
   model
@@ -376,12 +377,6 @@ void packing_key(std::vector<Entry>& out) {
               "pair (none), or several pairs (documents)")
       .effect(Effect::numbers)
       .otherwise(Str("none"));
-}
-
-template <class E>
-std::vector<std::string_view> words_of_keys() {
-  const auto all = names<E>();
-  return {all.begin(), all.end()};
 }
 
 /// The experts of the deck's family; the defaults of ExpertsConfig if the deck's model has none.

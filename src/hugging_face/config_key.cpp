@@ -103,12 +103,15 @@ ConfigKey gelu(std::string name) {
   ConfigKey key;
   key.name = std::move(name);
   key.deck = "gelu";
-  key.write = [](const ModelConfig& m) { return m.gelu == Gelu::exact ? "gelu" : "gelu_new"; };
-  key.read = [](const json& value, ModelConfig& m) {
-    m.gelu = value == "gelu" ? Gelu::exact : Gelu::tanh;
-    return value == "gelu" || value == "gelu_new" || value == "gelu_pytorch_tanh";
+  key.write = [](const ModelConfig& m) {
+    return m.gelu == Gelu::exact ? "gelu" : m.gelu == Gelu::quick ? "quick_gelu" : "gelu_new";
   };
-  key.expected = R"("gelu_new", "gelu_pytorch_tanh" or "gelu")";
+  key.read = [](const json& value, ModelConfig& m) {
+    m.gelu = value == "gelu" ? Gelu::exact : value == "quick_gelu" ? Gelu::quick : Gelu::tanh;
+    return value == "gelu" || value == "gelu_new" || value == "gelu_pytorch_tanh" ||
+           value == "quick_gelu";
+  };
+  key.expected = R"("gelu_new", "gelu_pytorch_tanh", "gelu" or "quick_gelu")";
   key.in_deck = [](const ModelConfig& m) { return text('"', name_of(m.gelu), '"'); };
   return key;
 }

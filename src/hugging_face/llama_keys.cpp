@@ -420,7 +420,9 @@ void add_scale(std::vector<ConfigKey>& keys) {
 void add_common(std::vector<ConfigKey>& keys, const char* activation) {
   ConfigKey gate = gelu(activation).without("gelu_pytorch_tanh");
   gate.write = [](const M& m) {
-    return json(m.gelu == Gelu::exact ? "gelu" : "gelu_pytorch_tanh");
+    return json(m.gelu == Gelu::exact   ? "gelu"
+                : m.gelu == Gelu::quick ? "quick_gelu"
+                                        : "gelu_pytorch_tanh");
   };
   keys.push_back(std::move(gate));
   keys.push_back(fixed("attention_bias", {false}));

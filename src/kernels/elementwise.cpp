@@ -17,6 +17,7 @@ namespace {
 constexpr double gelu_scale = 0.79788456080286535588;
 constexpr double gelu_cubic = 0.044715;
 
+constexpr double quick_scale = 1.702;
 constexpr double half_root = 0.70710678118654752440;       // sqrt(1/2)
 constexpr double normal_density = 0.39894228040143267794;  // 1 / sqrt(2 pi)
 
@@ -55,6 +56,36 @@ struct GeluExact {
     return distribution(v) + v * density;
   }
 };
+
+/// GELU by the logistic function: v sigma(1.702 v).
+struct GeluQuick {
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc logistic(Acc v) {
+    return Acc(1) / (Acc(1) + fast_exp(static_cast<Acc>(-quick_scale) * v));
+  }
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc value(Acc v) {
+    return v * logistic(v);
+  }
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc derivative(Acc v) {
+    const Acc s = logistic(v);
+    return s * (Acc(1) + static_cast<Acc>(quick_scale) * v * (Acc(1) - s));
+  }
+};
+
+/// Calls use(GeluTanh()), use(GeluExact()) or use(GeluQuick()).
+template <class Use>
+void with_form(Gelu form, const Use& use) {
+  switch (form) {
+    case Gelu::tanh:
+      return use(GeluTanh());
+    case Gelu::exact:
+      return use(GeluExact());
+    case Gelu::quick:
+      return use(GeluQuick());
+  }
+}
 
 struct Relu {
   template <class A>
@@ -101,20 +132,18 @@ void activation_gradients(const char* label, const Exec& exec, View2<T> dh, View
 template <class T>
 void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form) {
   expect_shape(g, "g", {extent(h, 0), extent(h, 1)});
-  if (form == Gelu::tanh)
-    activation_values<GeluTanh, T>("kernels/gelu_forward", exec, g, h);
-  else
-    activation_values<GeluExact, T>("kernels/gelu_forward", exec, g, h);
+  with_form(form, [&]<class Form>(Form) {
+    activation_values<Form, T>("kernels/gelu_forward", exec, g, h);
+  });
 }
 
 template <class T>
 void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h, Gelu form) {
   expect_shape(dh, "dh", {extent(h, 0), extent(h, 1)});
   expect_shape(dg, "dg", {extent(h, 0), extent(h, 1)});
-  if (form == Gelu::tanh)
-    activation_gradients<GeluTanh, T>("kernels/gelu_backward", exec, dh, dg, h);
-  else
-    activation_gradients<GeluExact, T>("kernels/gelu_backward", exec, dh, dg, h);
+  with_form(form, [&]<class Form>(Form) {
+    activation_gradients<Form, T>("kernels/gelu_backward", exec, dh, dg, h);
+  });
 }
 
 template <class T>
@@ -206,7 +235,6 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
 
 namespace {
 
-constexpr double clamped_slope = 1.702;
 
 template <class A>
 KOKKOS_FORCEINLINE_FUNCTION A clamped(A x, A least, A most) {
@@ -230,7 +258,7 @@ void clamped_swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h, doub
             team, columns, row_of(g, t),
             [=](std::int64_t, Acc a, Acc b) {
               const Acc x = a > most ? most : a;
-              return x / (Acc(1) + fast_exp(Acc(-clamped_slope) * x)) *
+              return x / (Acc(1) + fast_exp(Acc(-quick_scale) * x)) *
                      (clamped(b, -most, most) + Acc(1));
             },
             gate, up);
@@ -256,8 +284,8 @@ void clamped_swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, V
             team, columns, dgate, dup,
             [=](std::int64_t, Acc a, Acc b, Acc d) {
               const Acc x = a > most ? most : a;
-              const Acc s = Acc(1) / (Acc(1) + fast_exp(Acc(-clamped_slope) * x));
-              const Acc slope = s * (Acc(1) + Acc(clamped_slope) * x * (Acc(1) - s));
+              const Acc s = Acc(1) / (Acc(1) + fast_exp(Acc(-quick_scale) * x));
+              const Acc slope = s * (Acc(1) + Acc(quick_scale) * x * (Acc(1) - s));
               const Acc of_gate = d * (clamped(b, -most, most) + Acc(1)) * slope;
               return Two<Acc>{a > most ? Acc(0) : of_gate,
                               b > most || b < -most ? Acc(0) : d * (x * s)};
@@ -308,20 +336,14 @@ void geglu_gradients(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
 template <class T>
 void geglu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form) {
   expect_shape(h, "h", {extent(g, 0), 2 * extent(g, 1)});
-  if (form == Gelu::tanh)
-    geglu_values<GeluTanh, T>(exec, g, h);
-  else
-    geglu_values<GeluExact, T>(exec, g, h);
+  with_form(form, [&]<class Form>(Form) { geglu_values<Form, T>(exec, g, h); });
 }
 
 template <class T>
 void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h, Gelu form) {
   expect_shape(dh, "dh", {extent(dg, 0), 2 * extent(dg, 1)});
   expect_shape(h, "h", {extent(dg, 0), 2 * extent(dg, 1)});
-  if (form == Gelu::tanh)
-    geglu_gradients<GeluTanh, T>(exec, dh, dg, h);
-  else
-    geglu_gradients<GeluExact, T>(exec, dh, dg, h);
+  with_form(form, [&]<class Form>(Form) { geglu_gradients<Form, T>(exec, dh, dg, h); });
 }
 
 namespace {

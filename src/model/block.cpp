@@ -147,14 +147,19 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
   using T = typename P::Compute;
   const architecture::RankSizes& n = plans.front().sizes;  // of the embedding
   const std::int64_t tokens = std::max(n.tokens, n.source.tokens);
-  std::int64_t attention = 0, gathered = n.hidden;
+  const deck::ModelConfig source_model = m.of_source();
+  const auto model_of = [&](const BlockPlan& plan) -> const deck::ModelConfig& {
+    return plan.description.stream == architecture::Stream::source ? source_model : m;
+  };
+  std::int64_t attention = 0, gathered = std::max(n.hidden, n.source.hidden);
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
   for (const BlockPlan& plan : plans) {
     for (const architecture::Operation& op : plan.description.operations)
       if (op.kind == architecture::OperationKind::attention)
         attention = std::max(attention, kernels::attention_workspace_elements<T>(
-                                            choice, attention_shape(plan.sizes, m, op)));
+                                            choice,
+                                            attention_shape(plan.sizes, model_of(plan), op)));
     transient = std::max(transient, plan.program.transient_bytes);
     gathered = std::max(gathered, architecture::gathered_columns(plan.description, n));
     codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));

@@ -13,7 +13,9 @@ EmbeddingOperation<P>::EmbeddingOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       axis_(place.axis_of(op.output)),
-      sequence_(axis_.context().held(place.model().sequence)),
+      of_source_(place.is_of_source(op.output)),
+      sequence_(axis_.context().held(of_source_ ? place.model().source_sequence()
+                                                : place.model().sequence)),
       scale_(is_split() ? place.model().embedding_scale() : 1),
       first_id_(0) {
   const architecture::ArraySpec& table = op.arrays.front();
@@ -30,7 +32,7 @@ EmbeddingOperation<P>::EmbeddingOperation(const architecture::Operation& op,
 
 template <class P>
 View1<const std::int32_t> EmbeddingOperation<P>::own_positions(const PassArguments<P>& c) const {
-  if (c.context.positions.data() == nullptr) return {};
+  if (c.context.positions.data() == nullptr || of_source_) return {};
   return View1<const std::int32_t>(c.context.positions.data() + axis_.rows().offset,
                                    static_cast<std::size_t>(axis_.rows().extent));
 }

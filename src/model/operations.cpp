@@ -5,6 +5,7 @@
 #include <trireme/model/embedding_operation.hpp>
 #include <trireme/model/expert_operations.hpp>
 #include <trireme/model/expert_rounds.hpp>
+#include <trireme/model/image_operations.hpp>
 #include <trireme/model/logits.hpp>
 
 namespace trireme::model {
@@ -203,7 +204,8 @@ template <class P>
 std::optional<Evaluations> ActivationFunction<P>::evaluations(double number) const {
   using kernels::Arithmetic;
   if (activation_ == Activation::relu) return std::nullopt;
-  if (activation_ == Activation::swiglu || activation_ == Activation::clamped_swiglu)
+  const bool of_gelu = activation_ == Activation::gelu || activation_ == Activation::geglu;
+  if (!of_gelu || gelu_ == Gelu::quick)
     return Evaluations{Arithmetic::exponential, number};
   return Evaluations{
       gelu_ == Gelu::exact ? Arithmetic::error_function : Arithmetic::hyperbolic_tangent, number};
@@ -416,6 +418,12 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<TableOperation<P>>(op, place);
     case OperationKind::swap:
       return std::make_unique<SwapOperation<P>>(op);
+    case OperationKind::patches:
+      return std::make_unique<PatchesOperation<P>>(op, place);
+    case OperationKind::class_token:
+      return std::make_unique<ClassTokenOperation<P>>(op, place);
+    case OperationKind::splice:
+      return std::make_unique<SpliceOperation<P>>(op, place);
   }
   return {};
 }

@@ -34,9 +34,10 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
     embedding_ = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, 0);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   sizes_ = plans.front().sizes;
-  source_sequence_ = architecture.model.encoder.sequence;
+  source_sequence_ = architecture.model.source_sequence();
+  sees_images_ = architecture.model.vision.present();
   encoder_layers_ = static_cast<std::size_t>(std::clamp<std::int64_t>(
-      architecture.model.encoder.layers - layers.offset, 0, layers.extent));
+      architecture.model.encoder_layers() - layers.offset, 0, layers.extent));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
     layers_.push_back(std::make_unique<Block<P>>(plans[architecture.kind_of(layer) + 1], parameters,
                                                  architecture, axis,
@@ -141,7 +142,7 @@ auto PipelineStage<P>::input(const Handle& handle, const Slot& slot) const -> St
 template <class P>
 auto PipelineStage<P>::source_of(std::byte* values) const -> View2<T> {
   return View2<T>(reinterpret_cast<T*>(values), static_cast<std::size_t>(sizes_.source.rows),
-                  static_cast<std::size_t>(sizes_.hidden));
+                  static_cast<std::size_t>(sizes_.source.hidden));
 }
 
 template <class P>
@@ -168,7 +169,11 @@ auto PipelineStage<P>::with_values(View2<T> tokens, const Slot& slot, bool gradi
 template <class P>
 MicroContext PipelineStage<P>::context_of(std::size_t layer, const MicroContext& context) const {
   MicroContext result = context;
-  if (layer < encoder_layers_) result.sequence = source_sequence_;
+  if (layer >= encoder_layers_) return result;
+  result.sequence = source_sequence_;
+  if (!sees_images_) return result;
+  result.dropout = 0;
+  result.positions = {};
   return result;
 }
 

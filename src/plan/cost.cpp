@@ -82,6 +82,10 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
     add({layers.offset, first - layers.offset}, without);
     add({first, layers.end() - first}, with);
   }
+  if (const double patches = 2 * architecture.embedding_products(); patches > 0) {
+    flops.front().forward += patches;
+    flops.front().backward_weight += patches - 2 * architecture.frozen_embedding_products();
+  }
   const double products = 2 * architecture.head_products();
   const double gradients = products - 2 * architecture.frozen_head_products();  // weight gradients
   if (shares_logits(head)) {

@@ -95,8 +95,8 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
   ActivationSizes parts;
   const Bytes residual = aligned(s.rows * s.hidden * s.element);  // [R, D]
   const std::int64_t tokens = std::max(s.tokens, s.source.tokens);
-  std::int64_t gathered = s.hidden;  // columns
-  Bytes transient = 0, codes = 0;
+  std::int64_t gathered = std::max(s.hidden, s.source.hidden);  // columns
+  Bytes transient = at(Home::scratch, a.embedding()), codes = 0;
   architecture::AdapterScratch adapters;
   const auto programs = layer_programs(config, a, shard, split_backward, machine);
   for (const architecture::BlockProgram& program : programs) {

@@ -32,7 +32,8 @@ Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
                          const Machine& machine) {
   if (transport(config.parallel, machine) == schedule::Transport::independent_channels) return 0;
   return device_reduction_scratch_bytes(
-      std::max(sizes.tokens, sizes.source.tokens) * sizes.hidden * sizes.element,
+      std::max(sizes.tokens, sizes.source.tokens) * std::max(sizes.hidden, sizes.source.hidden) *
+          sizes.element,
       static_cast<int>(sizes.tensor_ranks));
 }
 

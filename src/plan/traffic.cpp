@@ -148,7 +148,7 @@ class Counter {
       if (stage > 0 && !shard_.holds(stage - 1)) in += micro_batches_;
     }
     const auto gathers = [&](const char* what, std::int64_t messages) {
-      const Bytes source = sizes_.source.tokens * sizes_.hidden * sizes_.element;
+      const Bytes source = sizes_.source.tokens * sizes_.source.hidden * sizes_.element;
       tensor(what, (1 + sizes_.modules) * messages, tokens_bytes_);
       if (source > 0) tensor(what, messages, source);
     };

@@ -33,7 +33,7 @@ auto Transfers<T>::take_message(Arena& arena, std::int64_t tokens, std::int64_t 
     -> Message {
   constexpr Bytes element = sizeof(T), sum = sizeof(Accumulate<T>);
   const std::int64_t tables = architecture::table_bytes(sizes_, element, sum) / element;
-  const std::int64_t of_tokens = tokens * sizes_.hidden, of_source = source * sizes_.hidden;
+  const std::int64_t of_tokens = tokens * sizes_.hidden, of_source = source * sizes_.source.hidden;
   Message m;
   m.memory = arena.take<T>((1 + sizes_.modules) * of_tokens + of_source + tables);
   std::int64_t begin = 0;
@@ -41,7 +41,7 @@ auto Transfers<T>::take_message(Arena& arena, std::int64_t tokens, std::int64_t 
     return part(m.memory, std::exchange(begin, begin + elements), elements);
   };
   m.slices.tokens = trireme::matrix(next(of_tokens), tokens, sizes_.hidden);
-  m.slices.source = trireme::matrix(next(of_source), source, sizes_.hidden);
+  m.slices.source = trireme::matrix(next(of_source), source, sizes_.source.hidden);
   m.slices.tables = next(tables);
   for (std::int64_t module = 0; module < sizes_.modules; ++module)
     m.slices.modules.push_back(trireme::matrix(next(of_tokens), tokens, sizes_.hidden));

@@ -31,6 +31,7 @@ constexpr std::int64_t block_of_layer(std::int64_t layer) {
 /// A model is a chain of blocks: the embedding, the layers and the head.
 struct Architecture {
   deck::ModelConfig model;
+  deck::ModelConfig source_model;  ///< ModelConfig::of_source()
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
   /// Operations of each kind of block: the embedding, the kinds of layers in the order of their
   /// first layers, and the head.
@@ -43,6 +44,10 @@ struct Architecture {
   /// layers.
   std::int64_t first_trained = 0;
 
+  /// The model whose properties the layers of a stream have.
+  const deck::ModelConfig& model_of(Stream stream) const {
+    return stream == Stream::source ? source_model : model;
+  }
   const BlockDescription& embedding() const { return kinds.front(); }
   const BlockDescription& head() const { return kinds.back(); }
   /// Kinds of layers. Lists of values by kind of layer have the same order.
@@ -78,17 +83,21 @@ struct Architecture {
   /// Multiplications per token with elements of the head's matrices: the mean over all tokens of a
   /// sample, because the head may process only some of them.
   double head_products() const;
+  /// Multiplications per token with elements of the embedding's matrices: of patches.
+  double embedding_products() const;
   /// The part of head_products() that computes logits.
   double logit_products() const;
   /// Multiplications per token with keys and values, in all layers. Without windows: L H K S with a
   /// causal mask (half of the full square), otherwise 2 L H K S.
   double attention_products() const;
-  /// Multiplications per token with elements of frozen matrices, whose gradients are not computed.
-  /// frozen_products() counts the layers and the head, frozen_head_products() only the head.
+  /// Multiplications per token with elements of frozen matrices, whose gradients are not computed:
+  /// of the whole model, of the embedding, and of the head.
   double frozen_products() const;
+  double frozen_embedding_products() const;
   double frozen_head_products() const;
   /// Model FLOPs of a training step per token, without recomputation: 6 per multiplication of
-  /// layers, head and attention, less 2 per multiplication with a frozen element.
+  /// layers, head and attention, and 4 of the embedding, less 2 per multiplication with a frozen
+  /// element.
   double model_flops_per_token() const;
   /// model_flops_per_token() of the same model without frozen arrays.
   double all_flops_per_token() const;

@@ -114,7 +114,7 @@ BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, By
                         Bytes accumulate);
 
 /// Description of the gradient of a tensor. In a layer, the gradient of the output of a product
-/// with split inputs has the rows of all tokens.
+/// with split inputs has all rows of its stream.
 Tensor gradient_of(const BlockDescription& layer, int tensor);
 
 /// Multiplications per token that a phase spends on recomputation, on all tensor ranks together.

@@ -11,7 +11,7 @@ namespace trireme::architecture {
 struct RankSizes;
 
 /// Rows of the residual streams: those of the model's tokens, or of the source that an encoder
-/// reads.
+/// reads, which is a text or images.
 enum class Stream : std::uint8_t { tokens, source };
 
 /// Division of a size among the ranks.
@@ -106,6 +106,7 @@ struct Rows {
     /// T' and R': tokens and own rows of the source, in blocks of the other stream.
     source_tokens,
     source_own,
+    pixel_words,  ///< words of four bytes that hold the pixels of the micro-batch's images
     buckets,  ///< classes of distances between tokens
     none      ///< 0: a tensor that the model does not need
   };

@@ -27,6 +27,10 @@ struct BatchField {
   }
 };
 
+/// Names of the fields with the pixels of images, and with the row of each token's image, or −1.
+inline constexpr std::string_view pixels_field = "pixels";
+inline constexpr std::string_view image_rows_field = "image_rows";
+
 /// Names of the losses of layers with experts.
 inline constexpr std::string_view balance_loss = "balance_loss";
 inline constexpr std::string_view router_z_loss = "router_z_loss";

@@ -106,7 +106,10 @@ enum class OperationKind : std::uint8_t {
                 ///< values of the heads, and common keys
   take_values,  ///< output = the columns of the input that are values, in latent attention
   table,        ///< output = the array
-  swap          ///< output = second input; second input = input
+  swap,         ///< output = second input; second input = input
+  patches,      ///< output = patches(pixels) Wᵀ + bias, for this rank's rows
+  class_token,  ///< output += the array, in the first row of each image, in place
+  splice        ///< output = input, with the rows of images in the places of their tokens
 };
 std::string_view name_of(OperationKind kind);
 
@@ -157,6 +160,8 @@ struct Operation {
   std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
   bool causal = true;       ///< for `attention`: whether a token sees no later tokens
   std::int64_t keys = 0;    ///< for `attention`: tokens of a sample that have keys
+  std::int64_t key_value_columns = 0;  ///< for `attention`: H (K + V), on all tensor ranks
+  std::optional<Gelu> gelu = std::nullopt;  ///< for `activation`: GELU instead of the model's
   std::int64_t term = 0;    ///< for `cross_entropy`: number of its term in the objective's losses
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
@@ -270,7 +275,7 @@ struct OperationRule {
   /// none.
   std::vector<int> (*other_gradients)(const Operation&) = nullptr;
   /// Multiplications per row; null: the number of elements of matrices.
-  double (*products)(const Operation&, const deck::ModelConfig&) = nullptr;
+  double (*products)(const Operation&) = nullptr;
   /// FLOPs of each pass in units of 2 · products.
   std::array<double, 3> factors{};
   double (*factor)(const Operation&, Pass) = nullptr;  ///< null: `factors`
@@ -294,7 +299,7 @@ inline bool is_cross_attention(const Operation& op) {
 /// of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask, for S keys.
 double visible_tokens(const Operation& attention);
 /// Multiplications per row in a forward pass, on all tensor ranks together.
-double products_per_row(const Operation& operation, const deck::ModelConfig& model);
+double products_per_row(const Operation& operation);
 /// FLOPs of a pass per row, in units of 2 · products_per_row.
 double product_factor(const Operation& operation, Pass pass);
 /// Whether the operation is a matrix product with weights.

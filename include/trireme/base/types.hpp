@@ -24,8 +24,9 @@ inline constexpr std::int64_t norm_block = 4096;
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Positions : std::uint8_t { learned, rotary, relative };
-/// GELU: h Φ(h) with the normal distribution function Φ, or its approximation by tanh.
-enum class Gelu : std::uint8_t { tanh, exact };
+/// GELU: h Φ(h) with the normal distribution function Φ, or its approximation by tanh, or by the
+/// logistic function, h σ(1.702 h) (Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2).
+enum class Gelu : std::uint8_t { tanh, exact, quick };
 enum class ScheduleKind : std::uint8_t {
   gpipe,
   one_forward_one_backward,

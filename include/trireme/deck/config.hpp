@@ -113,9 +113,41 @@ struct EncoderConfig {
   std::int64_t sequence = 0;  ///< tokens of the source of a sample
   double noise = 0.15;        ///< fraction of a text's tokens in spans (corrupted_spans)
   double span = 3;            ///< mean tokens of a span
+  bool first_norm = false;    ///< whether a norm precedes the first layer; not a key
+  bool final_norm = true;     ///< whether a norm follows the last layer; not a key
 
   bool present() const { return layers > 0; }
   bool operator==(const EncoderConfig&) const = default;
+};
+
+/// An encoder of images: [vision]. Its layers see the patches of one image at a time (Dosovitskiy
+/// et al. 2020, arXiv 2010.11929), and a projector makes rows of tokens from their results, which
+/// take the places of an image's tokens in the text (Liu et al. 2023, arXiv 2304.08485).
+struct VisionConfig {
+  VisionFamily family = VisionFamily::clip;
+  std::int64_t layers = 0;  ///< 0: no images
+  std::int64_t hidden = 0;  ///< Dv, the width of the encoder's residual stream
+  std::int64_t heads = 0;
+  std::int64_t feed_forward = 0;  ///< resolved: 4·hidden by default
+  std::int64_t image = 0;         ///< pixels of an image's side
+  std::int64_t patch = 0;         ///< pixels of a patch's side, a divisor of `image`
+  std::int64_t images = 1;        ///< I, the most images of a sample
+
+  bool present() const { return layers > 0; }
+  bool has_class_token() const { return family == VisionFamily::clip; }
+  std::int64_t patches_per_side() const { return image / patch; }
+  /// Rows of an image in the encoder: its patches, after a class token if the family has one.
+  std::int64_t rows() const {
+    return patches_per_side() * patches_per_side() + (has_class_token() ? 1 : 0);
+  }
+  /// Tokens of an image in the text: one for each patch.
+  std::int64_t tokens() const { return patches_per_side() * patches_per_side(); }
+  /// Values of a patch: its pixels times three colours.
+  std::int64_t patch_values() const { return 3 * patch * patch; }
+  std::int64_t pixel_bytes() const { return 3 * image * image; }  ///< of an image
+  /// Words of four bytes that hold the pixels of a sample's images.
+  std::int64_t pixel_words() const { return (images * pixel_bytes() + 3) / 4; }
+  bool operator==(const VisionConfig&) const = default;
 };
 
 /// Largest [model] predicts.
@@ -184,6 +216,7 @@ struct ModelConfig {
   AdapterConfig adapter = {};             ///< [adapter]
   ExpertsConfig experts = {};             ///< [experts]
   EncoderConfig encoder = {};             ///< [encoder]
+  VisionConfig vision = {};               ///< [vision]
   std::vector<std::string> frozen = {};  ///< [optimizer] frozen: patterns of array names
   Packing packing = Packing::none;       ///< packing of samples; its key is [data] packing
 
@@ -205,15 +238,36 @@ struct ModelConfig {
   std::int64_t modules() const { return predicts - 1; }
   /// Weight of the loss of one module, relative to the loss of the next token.
   double module_weight() const { return predict_weight / static_cast<double>(modules()); }
-  /// Layers of the encoder, of the decoder and of modules, in this order.
-  std::int64_t all_layers() const { return encoder.layers + layers + modules(); }
-  bool in_encoder(std::int64_t layer) const { return layer < encoder.layers; }
-  bool in_module(std::int64_t layer) const { return layer >= encoder.layers + layers; }
-  /// The layer itself, or for layers of modules the last layer of the model, whose kind they have.
-  std::int64_t model_layer(std::int64_t layer) const {
-    return std::min(layer, encoder.layers + layers - 1);
+  /// Layers of the encoder, the projector of images, layers of the decoder and of modules, in this
+  /// order.
+  std::int64_t all_layers() const { return first_decoder_layer() + layers + modules(); }
+  /// Layers of the encoder of texts or of images, of which a model has at most one.
+  std::int64_t encoder_layers() const { return encoder.layers + vision.layers; }
+  bool in_encoder(std::int64_t layer) const { return layer < encoder_layers(); }
+  bool is_projector(std::int64_t layer) const {
+    return vision.present() && layer == vision.layers;
   }
-  bool has_experts(std::int64_t layer) const { return experts.in_layer(model_layer(layer)); }
+  std::int64_t first_decoder_layer() const { return encoder_layers() + (vision.present() ? 1 : 0); }
+  bool in_module(std::int64_t layer) const { return layer >= first_decoder_layer() + layers; }
+  /// Number 0 … of a layer among those of the decoder; for layers of modules that of the last
+  /// layer, whose kind they have.
+  std::int64_t decoder_layer(std::int64_t layer) const {
+    return std::min(layer - first_decoder_layer(), layers - 1);
+  }
+  bool has_experts(std::int64_t layer) const {
+    return layer >= first_decoder_layer() && experts.in_layer(decoder_layer(layer));
+  }
+  bool has_source() const { return encoder.present() || vision.present(); }
+  /// Sources of a sample whose rows do not see one another: one text, or the images.
+  std::int64_t sources() const { return vision.present() ? vision.images : 1; }
+  /// Rows of a source, and of all sources of a sample.
+  std::int64_t source_sequence() const {
+    return vision.present() ? vision.rows() : encoder.sequence;
+  }
+  std::int64_t source_rows() const { return sources() * source_sequence(); }
+  /// The model to which the encoder's layers belong: this model, or for images one with the sizes
+  /// and properties of [vision].
+  ModelConfig of_source() const;
   bool has_relative_positions() const { return positions == Positions::relative; }
   /// Whether all layers have experts.
   bool only_experts() const {
@@ -223,6 +277,7 @@ struct ModelConfig {
   /// axis splits. A vocabulary that is not resolved is not counted.
   std::int64_t most_tensor_ranks() const {
     std::int64_t most = heads;
+    if (vision.present()) most = std::min({most, vision.heads, vision.feed_forward});
     if (!only_experts()) most = std::min(most, feed_forward);
     if (experts.present())
       most = std::min(most, experts.split ? experts.feed_forward : experts.number);
@@ -249,7 +304,8 @@ struct ModelConfig {
   double gain_offset() const { return zero_centered_gains ? 1 : 0; }
   /// The window of a layer; 0: no limit.
   std::int64_t window_of(std::int64_t layer) const {
-    const std::int64_t number = model_layer(layer) + 1;
+    if (layer < first_decoder_layer()) return 0;
+    const std::int64_t number = decoder_layer(layer) + 1;
     return full_attention_every > 0 && number % full_attention_every == 0 ? 0 : window;
   }
   bool packs_documents() const { return packing == Packing::documents; }

@@ -161,11 +161,19 @@ class SectionKeys {
   Effect effect_;
 };
 
-/// Add the entries of [local], [adapter], [experts], [model], [optimizer] and [parallel] to `out`.
+/// The words of an enum, as the choices of a key.
+template <class E>
+std::vector<std::string_view> words_of_keys() {
+  const auto all = names<E>();
+  return {all.begin(), all.end()};
+}
+
+/// Add the entries of [local], [adapter], [experts], [encoder], [vision], [model], [optimizer] and [parallel] to `out`.
 void local_keys(std::vector<Entry>& out);
 void adapter_keys(std::vector<Entry>& out);
 void expert_keys(std::vector<Entry>& out);
 void encoder_keys(std::vector<Entry>& out);
+void vision_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 void parallel_keys(std::vector<Entry>& out);

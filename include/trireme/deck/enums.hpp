@@ -124,6 +124,10 @@ enum class RotaryScalingKind : std::uint8_t {
             ///< (Grattafiori et al. 2024, arXiv 2407.21783)
 };
 
+/// Encoders of images: CLIP (Radford et al. 2021, arXiv 2103.00020) or SigLIP (Zhai et al. 2023,
+/// arXiv 2303.15343).
+enum class VisionFamily : std::uint8_t { clip, siglip };
+
 /// Trained additions to the weights of products.
 enum class AdapterKind : std::uint8_t {
   none,
@@ -176,6 +180,7 @@ EnumWords enum_words(OuterOptimizer);
 EnumWords enum_words(Differences);
 EnumWords enum_words(CooldownShape);
 EnumWords enum_words(RotaryScalingKind);
+EnumWords enum_words(VisionFamily);
 EnumWords enum_words(AdapterKind);
 EnumWords enum_words(AdapterScaling);
 EnumWords enum_words(AuditAction);

@@ -10,9 +10,9 @@
 /// Elementwise kernels. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// g = gelu(h): h/2 (1 + erf(h/√2)) if `form` is exact, otherwise the approximation h/2 (1 +
-/// tanh(√(2/π) (h + 0.044715 h³))). g, h [T,F]; g may be h. Hendrycks and Gimpel 2016, arXiv
-/// 1606.08415, section 2.
+/// g = gelu(h): h/2 (1 + erf(h/√2)) if `form` is exact, the approximation h/2 (1 + tanh(√(2/π) (h +
+/// 0.044715 h³))) if it is tanh, or h / (1 + e^(−1.702 h)) if it is quick. g, h [T,F]; g may be h.
+/// Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
 template <class T>
 void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);
 

@@ -33,7 +33,9 @@ struct OperationPlace {
   std::string array(const std::string& name) const {
     return architecture.block(block).prefix + name;
   }
-  const deck::ModelConfig& model() const { return architecture.model; }
+  const deck::ModelConfig& model() const {
+    return architecture.model_of(plan.description.stream);
+  }
   /// Whether a tensor has rows of the source, and the axis for its rows.
   bool is_of_source(int tensor) const {
     const architecture::Rows& rows = plan.description.tensors[architecture::at(tensor)].rows;
@@ -183,6 +185,7 @@ template <class P>
 class ActivationFunction {
  public:
   using T = typename P::Compute;
+  explicit ActivationFunction(Gelu form) : activation_(Activation::gelu), gelu_(form), limit_(0) {}
   explicit ActivationFunction(const deck::ModelConfig& model)
       : activation_(model.activation), gelu_(model.gelu), limit_(model.activation_limit) {}
 
@@ -206,7 +209,9 @@ class ActivationOperation final : public BlockOperation<P> {
  public:
   using typename BlockOperation<P>::T;
   ActivationOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : BlockOperation<P>(operation), function_(place.model()) {}
+      : BlockOperation<P>(operation),
+        function_(operation.gelu ? ActivationFunction<P>(*operation.gelu)
+                                 : ActivationFunction<P>(place.model())) {}
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,

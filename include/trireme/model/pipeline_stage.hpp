@@ -29,7 +29,7 @@ class ArrayAccess {
 };
 
 /// The input or output of a stage, or its gradient: rows [R, D] of the tokens, with an encoder rows
-/// [R', D] of the source and biases of relative positions, in elements of T, and rows [R, D] of
+/// [R', D'] of the source and biases of relative positions, in elements of T, and rows [R, D] of
 /// each module that predicts a further token.
 template <class T>
 struct StageRows {
@@ -157,7 +157,7 @@ class PipelineStage {
   View2<T> stream(const Slot& slot, std::size_t layer, View2<T> dx) const {
     return layer < encoder_layers_ ? source_of(slot.value_gradients) : dx;
   }
-  /// The context of a layer's passes.
+  /// The context of a layer's passes. Images have neither dropout nor positions of documents.
   MicroContext context_of(std::size_t layer, const MicroContext& context) const;
   /// Clears the gradients of values in the last stage, before the first reader adds to them.
   void begin_gradients(const Handle& handle, const Slot& slot) const;
@@ -184,7 +184,8 @@ class PipelineStage {
   std::unique_ptr<Block<P>> embedding_;  ///< null except in the first stage
   std::vector<std::unique_ptr<Block<P>>> layers_;
   std::size_t encoder_layers_ = 0;    ///< number of the encoder's layers, which are first
-  std::int64_t source_sequence_ = 0;  ///< tokens of a sample's source
+  std::int64_t source_sequence_ = 0;  ///< rows of a source
+  bool sees_images_ = false;          ///< whether sources are images
   architecture::RankSizes sizes_;     ///< of the model's tokens
   std::unique_ptr<Block<P>> head_;    ///< null except in the last stage
   bool gradient_with_losses_;

@@ -23,7 +23,7 @@ struct TypedSizes : architecture::RankSizes {
   Bytes value_bytes() const { return architecture::value_bytes(*this, element, accumulate); }
   /// Bytes of a message with rows of both streams and of modules, and all tables.
   Bytes boundary_bytes(std::int64_t of_tokens, std::int64_t of_source) const {
-    return ((1 + modules) * of_tokens + of_source) * hidden * element +
+    return ((1 + modules) * of_tokens * hidden + of_source * source.hidden) * element +
            architecture::table_bytes(*this, element, accumulate);
   }
 };

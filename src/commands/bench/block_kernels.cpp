@@ -67,7 +67,7 @@ class MeasuredBlock {
         block_(plan_, parameters_, architecture_, axis_, number_) {
     context_.seed = 1;
     context_.sequence = plan_.description.stream == architecture::Stream::source
-                            ? architecture_.model.encoder.sequence
+                            ? architecture_.model.source_sequence()
                             : architecture_.model.sequence;
     context_.dropout = architecture_.model.dropout;
     take_fields();
@@ -138,6 +138,16 @@ class MeasuredBlock {
   void take_fields() {
     for (const auto& field : architecture::objective_of(architecture_.model).fields) {
       const auto rows = static_cast<std::size_t>(rows_of(field.rows, plan_.sizes));
+      if (field.name == architecture::image_rows_field) {
+        std::vector<std::int32_t> places(rows, -1);
+        for (std::size_t i = 0; i < rows; ++i)
+          if (const auto place = static_cast<std::int64_t>(i) % architecture_.model.sequence;
+              place < architecture_.model.source_rows())
+            places[i] = static_cast<std::int32_t>(place);
+        ids_.emplace_back(handle_, places);
+        fields_.push_back(ids_.back().list());
+        continue;
+      }
       if (field.at_layers) {
         const std::int64_t keys = architecture_.model.encoder.sequence;
         const bool is_end = field.name.ends_with("_end");
