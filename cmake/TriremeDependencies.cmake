@@ -79,6 +79,26 @@ if(TRIREME_BENCHMARKS)
                libbenchmark-dev benchmark)
 endif()
 
+# Libraries of image formats, for `trireme tokenize --images`.
+if(NOT TRIREME_PNG STREQUAL "OFF")
+  find_package(PNG 1.6 QUIET)
+  if(TRIREME_PNG STREQUAL "ON")
+    trireme_need("${PNG_FOUND}" "libpng 1.6 (or configure with -DTRIREME_PNG=OFF)" libpng-dev libpng)
+  elseif(NOT PNG_FOUND)
+    message(STATUS "libpng not found: `trireme tokenize --images` will read no PNG files. Debian: apt-get install libpng-dev; "
+                   "Spack: spack install libpng.")
+  endif()
+endif()
+if(NOT TRIREME_JPEG STREQUAL "OFF")
+  find_package(JPEG QUIET)
+  if(TRIREME_JPEG STREQUAL "ON")
+    trireme_need("${JPEG_FOUND}" "libjpeg-turbo (or configure with -DTRIREME_JPEG=OFF)" libjpeg-dev libjpeg-turbo)
+  elseif(NOT JPEG_FOUND)
+    message(STATUS "libjpeg-turbo not found: `trireme tokenize --images` will read no JPEG files. Debian: apt-get install "
+                   "libjpeg-dev; Spack: spack install libjpeg-turbo.")
+  endif()
+endif()
+
 # oneDNN computes on hosts only: builds for devices use it only if TRIREME_ONEDNN is ON.
 if("CUDA" IN_LIST Kokkos_DEVICES OR "HIP" IN_LIST Kokkos_DEVICES OR "SYCL" IN_LIST Kokkos_DEVICES)
   set(device_in_kokkos ON)

@@ -51,23 +51,20 @@ void read_as(const io::InputFile& file, const TokenHeader& header, std::int64_t 
 }  // namespace
 
 Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
-  std::vector<std::array<std::int64_t, 2>> datasets{{h.tokens_begin, h.tokens_end()},
-                                                    {h.offsets_begin, h.offsets_end()}};
-  if (h.has_mask()) datasets.push_back({h.mask_begin, h.mask_end()});
-  std::ranges::sort(datasets);
+  const auto datasets = datasets_of(h);
   std::int64_t bytes = h.file_bytes - token_header_bytes;
-  for (const auto& [begin, end] : datasets) bytes -= end - begin;
+  for (const TokenDataset& dataset : datasets) bytes -= dataset.end - dataset.begin;
   check(bytes <= rest_limit_bytes, file.path(), ": has ", bytes,
-        " bytes besides tokens and document offsets, expected at most ", rest_limit_bytes);
+        " bytes besides its datasets, expected at most ", rest_limit_bytes);
   Checksum sum;
   std::int64_t at = token_header_bytes;
   const auto add_until = [&](std::int64_t end) {
     file.for_each_block(at, end,
                         [&](const std::byte* data, std::size_t size) { sum.update(data, size); });
   };
-  for (const auto& [begin, end] : datasets) {
-    add_until(begin);
-    at = end;
+  for (const TokenDataset& dataset : datasets) {
+    add_until(dataset.begin);
+    at = dataset.end;
   }
   add_until(h.file_bytes);
   return sum.digest();
@@ -82,6 +79,11 @@ TokenFile::TokenFile(const std::string& path)
   file_.read(header_.offsets_end() - 8, &ends[1], 8);
   check(ends[0] == 0 && ends[1] == header_.tokens, path, ": its documents span tokens [", ends[0],
         ", ", ends[1], "), expected [0, ", header_.tokens, ")");
+  if (!header_.has_images()) return;
+  file_.read(header_.document_images_begin, &ends[0], 8);
+  file_.read(header_.document_images_end() - 8, &ends[1], 8);
+  check(ends[0] == 0 && ends[1] == header_.images, path, ": its documents have images [", ends[0],
+        ", ", ends[1], "), expected [0, ", header_.images, ")");
 }
 
 TokenizerSource TokenFile::tokenizer_source() const {
@@ -95,6 +97,12 @@ std::string TokenFile::fingerprint() const {
     sum.update(&number, sizeof number);
   for (const Digest& part : {header_.tokens_digest, header_.offsets_digest, header_.mask_digest})
     sum.update(&part, sizeof part);
+  if (const auto form = images()) {
+    for (const std::int64_t number : {form->size, form->token, form->tokens_per_image})
+      sum.update(&number, sizeof number);
+    for (const Digest& part : {header_.images_digest, header_.document_images_digest})
+      sum.update(&part, sizeof part);
+  }
   return sum.digest().hex();
 }
 
@@ -158,28 +166,89 @@ void TokenFile::read_document_offsets(std::int64_t first, std::span<std::int64_t
           ", outside the file or not after the previous document's; the file is damaged");
 }
 
+std::optional<ImageForm> TokenFile::images() const {
+  if (!header_.has_images()) return std::nullopt;
+  return ImageForm{header_.image_size, header_.images, header_.image_token,
+                   header_.tokens_per_image, header_.most_images};
+}
+
+void TokenFile::read_document_images(std::int64_t first, std::span<std::int64_t> offsets) const {
+  check(header_.has_images(), path(), ": has no images");
+  const std::int64_t count = std::ssize(offsets);
+  check(first >= 0 && count <= documents() + 1 && first <= documents() + 1 - count, path(),
+        ": has ", documents() + 1, " image numbers of documents, but ", count, " from ", first,
+        " were requested");
+  file_.read(header_.document_images_begin + first * 8, offsets.data(), offsets.size_bytes());
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    const std::int64_t before = i == 0 ? 0 : offsets[i - 1];
+    check(offsets[i] >= before && offsets[i] <= header_.images &&
+              (i == 0 || offsets[i] - before <= header_.most_images),
+          path(), ": the images of document ", first + static_cast<std::int64_t>(i),
+          " begin at image ", offsets[i], " of ", header_.images, " after image ", before,
+          "; the file is damaged");
+  }
+}
+
+void TokenFile::read_images(std::int64_t first, std::span<std::uint8_t> out) const {
+  check(header_.has_images(), path(), ": has no images");
+  const std::int64_t count = std::ssize(out) / header_.image_bytes();
+  check(count * header_.image_bytes() == std::ssize(out), path(), ": ", out.size(),
+        " bytes were requested, which are no multiple of an image's ", header_.image_bytes());
+  check(first >= 0 && count <= header_.images && first <= header_.images - count, path(), ": has ",
+        header_.images, " images, but ", count, " from image ", first, " were requested");
+  file_.read(header_.images_begin + first * header_.image_bytes(), out.data(), out.size());
+}
+
 std::string TokenFile::sources() const {
   const auto file = io::Hdf5File::open(path());
   return file.string_attribute("sources");
 }
 
 void TokenFile::verify_bytes() const {
-  const auto digest_between = [&](std::int64_t begin, std::int64_t end) {
+  for (const TokenDataset& dataset : datasets_of(header_)) {
     Checksum sum;
-    file_.for_each_block(
-        begin, end, [&](const std::byte* data, std::size_t bytes) { sum.update(data, bytes); });
-    return sum.digest();
-  };
-  const auto expect = [&](const char* name, const Digest& found, const Digest& stored) {
-    check(found == stored, path(), ": dataset '", name, "' is damaged: checksum ", found.hex(),
-          ", expected ", stored.hex(), "; copy or make the file again");
-  };
-  expect("tokens", digest_between(header_.tokens_begin, header_.tokens_end()),
-         header_.tokens_digest);
-  expect("document_offsets", digest_between(header_.offsets_begin, header_.offsets_end()),
-         header_.offsets_digest);
-  if (has_mask())
-    expect("mask", digest_between(header_.mask_begin, header_.mask_end()), header_.mask_digest);
+    file_.for_each_block(dataset.begin, dataset.end, [&](const std::byte* data, std::size_t bytes) {
+      sum.update(data, bytes);
+    });
+    const Digest found = sum.digest();
+    check(found == dataset.digest, path(), ": dataset '", dataset.name, "' is damaged: checksum ",
+          found.hex(), ", expected ", dataset.digest.hex(), "; copy or make the file again");
+  }
+}
+
+/// Error unless each document has tokens_per_image image tokens for each of its images.
+void TokenFile::verify_images() const {
+  std::vector<std::int64_t> offsets(numbers_at_a_time);
+  std::vector<std::int64_t> first_images(numbers_at_a_time);
+  std::vector<std::int32_t> ids(1 << 16);
+  std::int64_t most = 0;
+  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1) {
+    const auto count =
+        static_cast<std::size_t>(std::min(std::ssize(offsets), documents() + 1 - at));
+    read_document_offsets(at, std::span(offsets).first(count));
+    read_document_images(at, std::span(first_images).first(count));
+    std::size_t document = 0;  // of the token, from `at`
+    std::int64_t found = 0;
+    for (std::int64_t token = offsets[0]; token < offsets[count - 1]; token += std::ssize(ids)) {
+      const auto part = std::span(ids).first(
+          static_cast<std::size_t>(std::min(std::ssize(ids), offsets[count - 1] - token)));
+      read(token, part);
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        found += part[i] == header_.image_token ? 1 : 0;
+        if (token + static_cast<std::int64_t>(i) + 1 < offsets[document + 1]) continue;
+        const std::int64_t held = first_images[document + 1] - first_images[document];
+        check(found == held * header_.tokens_per_image, path(), ": document ",
+              at + static_cast<std::int64_t>(document), " has ", found, " tokens of id ",
+              header_.image_token, " for ", held, " images, expected ",
+              held * header_.tokens_per_image, "; make the file again");
+        most = std::max(most, held);
+        ++document;
+        found = 0;
+      }
+    }
+  }
+  check(most == header_.most_images, path(), ": its documents have at most ", most,
+        " images, its header says ", header_.most_images, "; make the file again");
 }
 
 void TokenFile::verify() const {
@@ -198,6 +267,7 @@ void TokenFile::verify() const {
   for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));
+  if (header_.has_images()) verify_images();
 }
 
 }  // namespace trireme::data

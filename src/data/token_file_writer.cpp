@@ -46,14 +46,16 @@ void TokenFileWriter::Stream::flush() {
 }
 
 TokenFileWriter::TokenFileWriter(const std::string& path, const std::string& tokenizer,
-                                 std::int64_t vocabulary, const TokenizerSource& source)
+                                 std::int64_t vocabulary, const TokenizerSource& source,
+                                 const std::optional<ImageForm>& images)
     : file_(path),
       tokenizer_(tokenizer),
       source_(source.path == "bytes" ? TokenizerSource{"", ""} : source),
       vocabulary_(vocabulary),
       token_stream_(path),
       offset_stream_(path),
-      mask_stream_(path) {
+      mask_stream_(path),
+      image_form_(images) {
   check(vocabulary >= 1 && vocabulary <= vocabulary_limit, path, ": a vocabulary of ", vocabulary,
         " ids, expected 1 to ", vocabulary_limit);
   expect_room(path, "tokenizer's name", tokenizer, sizeof(TokenHeader::tokenizer));
@@ -62,6 +64,17 @@ TokenFileWriter::TokenFileWriter(const std::string& path, const std::string& tok
               sizeof(TokenHeader::end_of_document));
   const std::int64_t zero = 0;
   offset_stream_.add(&zero, sizeof zero);
+  if (!images) return;
+  check(images->size >= 1 && images->size <= image_size_limit, path, ": images of ", images->size,
+        " pixels per side, expected 1 to ", image_size_limit);
+  check(images->token >= 0 && images->token < vocabulary && images->tokens_per_image >= 1, path,
+        ": images with ", images->tokens_per_image, " tokens of id ", images->token,
+        ", expected at least 1 of an id of the vocabulary of ", vocabulary);
+  image_form_->images = 0;
+  image_form_->most_per_document = 0;
+  image_stream_.emplace(path);
+  image_number_stream_.emplace(path);
+  image_number_stream_->add(&zero, sizeof zero);
 }
 
 template <class Stored>
@@ -114,15 +127,59 @@ void TokenFileWriter::append(std::span<const std::int32_t> tokens, bool counted)
   else
     append_as<std::uint32_t>(tokens);
   tokens_ += std::ssize(tokens);
+  if (image_form_) document_image_tokens_ += std::ranges::count(tokens, image_form_->token);
+}
+
+void TokenFileWriter::append_image(std::span<const std::uint8_t> pixels) {
+  check(image_form_.has_value(), file_.path(), ": is written without images");
+  check(std::ssize(pixels) == image_form_->image_bytes(), file_.path(), ": an image of ",
+        pixels.size(), " bytes, expected ", image_form_->image_bytes());
+  image_stream_->add(pixels.data(), pixels.size());
+  ++document_images_;
+}
+
+void TokenFileWriter::end_images() {
+  if (!image_form_) return;
+  const std::int64_t expected = document_images_ * image_form_->tokens_per_image;
+  check(document_image_tokens_ == expected, file_.path(), ": document ", documents_, " has ",
+        document_image_tokens_, " tokens of id ", image_form_->token, " for ", document_images_,
+        " images, expected ", expected);
+  image_form_->images += document_images_;
+  image_form_->most_per_document = std::max(image_form_->most_per_document, document_images_);
+  image_number_stream_->add(&image_form_->images, sizeof image_form_->images);
+  document_images_ = 0;
+  document_image_tokens_ = 0;
 }
 
 void TokenFileWriter::end_document(std::int64_t text_bytes) {
   check(tokens_ > document_begin_ && text_bytes >= 0, file_.path(), ": document ", documents_,
         " has no tokens");
+  end_images();
   offset_stream_.add(&tokens_, sizeof tokens_);
   document_begin_ = tokens_;
   text_bytes_ += text_bytes;
   ++documents_;
+}
+
+void TokenFileWriter::write_image_fields(TokenHeader& header, io::Hdf5File& file) {
+  const ImageForm& form = *image_form_;
+  header.images = form.images;
+  header.image_size = form.size;
+  header.image_token = form.token;
+  header.tokens_per_image = form.tokens_per_image;
+  header.most_images = form.most_per_document;
+  header.images_digest = image_stream_->checksum.digest();
+  header.document_images_digest = image_number_stream_->checksum.digest();
+  header.images_begin =
+      file.create_dataset("images", DType::uint8, {form.images, form.size, form.size, 3})
+          .file_offset();
+  header.document_images_begin =
+      file.create_dataset("document_images", DType::int64, {documents_ + 1}).file_offset();
+  file.set_attribute("image_token", form.token);
+  file.set_attribute("tokens_per_image", form.tokens_per_image);
+  file.set_attribute("most_images", form.most_per_document);
+  file.set_attribute("images_xxh3_128", header.images_digest.hex());
+  file.set_attribute("document_images_xxh3_128", header.document_images_digest.hex());
 }
 
 /// Creates the file; the datasets are allocated but not written. Returns the header without
@@ -130,7 +187,9 @@ void TokenFileWriter::end_document(std::int64_t text_bytes) {
 TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   TokenHeader header{};
   std::memcpy(header.magic, token_magic, sizeof token_magic);
-  header.version = has_mask() ? masked_token_version : token_version;
+  header.version = has_images() ? image_token_version
+                   : has_mask() ? masked_token_version
+                                : token_version;
   header.token_bytes = token_bytes_for(vocabulary_);
   header.tokens = tokens_;
   header.documents = documents_;
@@ -148,14 +207,15 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   header.tokens_begin = file.create_dataset("tokens", dtype, {tokens_}).file_offset();
   header.offsets_begin =
       file.create_dataset("document_offsets", DType::int64, {documents_ + 1}).file_offset();
-  if (header.has_mask()) {
+  if (has_mask()) {
     header.mask_begin =
-        file.create_dataset("mask", DType::uint8, {header.mask_bytes()}).file_offset();
+        file.create_dataset("mask", DType::uint8, {(tokens_ + 7) / 8}).file_offset();
     header.mask_digest = mask_stream_.checksum.digest();
     header.counted = counted_;
     file.set_attribute("counted", counted_);
     file.set_attribute("mask_xxh3_128", header.mask_digest.hex());
   }
+  if (has_images()) write_image_fields(header, file);
   file.set_attribute("format", "trireme tokens");
   file.set_attribute("version", std::int64_t{header.version});
   file.set_attribute("tokenizer", tokenizer_);
@@ -180,12 +240,22 @@ void TokenFileWriter::commit(const std::string& sources) {
   mask_stream_.flush();
   token_stream_.flush();
   offset_stream_.flush();
+  if (has_images()) {
+    image_stream_->flush();
+    image_number_stream_->flush();
+  }
+  const std::int64_t image_bytes =
+      has_images() ? image_stream_->spool.bytes() + image_number_stream_->spool.bytes() : 0;
   file_.probe_space(token_stream_.spool.bytes() + offset_stream_.spool.bytes() +
-                    mask_stream_.spool.bytes() + structure_bytes);
+                    mask_stream_.spool.bytes() + image_bytes + structure_bytes);
   TokenHeader header = write_hdf5(sources);
   token_stream_.spool.copy_to(file_, header.tokens_begin);
   offset_stream_.spool.copy_to(file_, header.offsets_begin);
   if (has_mask()) mask_stream_.spool.copy_to(file_, header.mask_begin);
+  if (has_images()) {
+    image_stream_->spool.copy_to(file_, header.images_begin);
+    image_number_stream_->spool.copy_to(file_, header.document_images_begin);
+  }
   const io::InputFile written(file_.temporary_path());
   header.file_bytes = written.size();
   header.rest_digest = digest_of_rest(written, header);

@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -22,15 +23,43 @@ void verify_mask(const TokenHeader& h, std::int64_t file_bytes, const std::strin
   if (!h.has_mask()) return;
   check(inside(h.mask_begin, h.mask_bytes(), 1, file_bytes), path, ": a mask of ", h.tokens,
         " bits from byte ", h.mask_begin, " does not fit into its ", file_bytes, " bytes");
-  check(h.mask_end() <= h.offsets_begin || h.offsets_end() <= h.mask_begin, path,
-        ": mask and document offsets overlap");
-  check(h.mask_end() <= h.tokens_begin || h.tokens_end() <= h.mask_begin, path,
-        ": mask and tokens overlap");
   check(h.counted >= 1 && h.counted <= h.tokens, path, ": its header says that ", h.counted, " of ",
         h.tokens, " tokens count in the loss");
 }
 
+void verify_images(const TokenHeader& h, std::int64_t file_bytes, const std::string& path) {
+  if (!h.has_images()) return;
+  check(h.image_size >= 1 && h.image_size <= image_size_limit && h.image_token >= 0 &&
+            h.image_token < h.vocabulary && h.tokens_per_image >= 1 &&
+            h.tokens_per_image <= h.tokens && h.images >= 1 &&
+            h.images <= h.tokens / h.tokens_per_image && h.most_images >= 1 &&
+            h.most_images <= h.images,
+        path, ": its header says ", h.images, " images of ", h.image_size, " x ", h.image_size,
+        " pixels, at most ", h.most_images, " in a document, each for ", h.tokens_per_image,
+        " tokens of id ", h.image_token);
+  check(inside(h.images_begin, h.images, h.image_bytes(), file_bytes), path, ": ", h.images,
+        " images of ", h.image_bytes(), " bytes from byte ", h.images_begin,
+        " do not fit into its ", file_bytes, " bytes");
+  check(inside(h.document_images_begin, h.documents + 1, 8, file_bytes), path, ": ",
+        h.documents + 1, " image numbers of documents from byte ", h.document_images_begin,
+        " do not fit into its ", file_bytes, " bytes");
+}
+
 }  // namespace
+
+std::vector<TokenDataset> datasets_of(const TokenHeader& h) {
+  std::vector<TokenDataset> all{
+      {"tokens", h.tokens_begin, h.tokens_end(), h.tokens_digest},
+      {"document_offsets", h.offsets_begin, h.offsets_end(), h.offsets_digest}};
+  if (h.has_mask()) all.push_back({"mask", h.mask_begin, h.mask_end(), h.mask_digest});
+  if (h.has_images()) {
+    all.push_back({"images", h.images_begin, h.images_end(), h.images_digest});
+    all.push_back({"document_images", h.document_images_begin, h.document_images_end(),
+                   h.document_images_digest});
+  }
+  std::ranges::sort(all, {}, &TokenDataset::begin);
+  return all;
+}
 
 std::uint32_t token_bytes_for(std::int64_t vocabulary) {
   return vocabulary <= 65536 ? 2 : 4;
@@ -44,9 +73,9 @@ void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& pa
   check_usage(std::memcmp(h.magic, token_magic, sizeof token_magic) == 0, path,
               " is not a token file; make one with `trireme tokenize -o tokens.h5 TEXT...`");
   check(h.digest == digest_of(h), path, ": its header is damaged (checksum differs)");
-  check_usage(h.version == token_version || h.version == masked_token_version, path,
+  check_usage(h.version >= token_version && h.version <= image_token_version, path,
               ": is a token file of version ", h.version, ", this program reads versions ",
-              token_version, " and ", masked_token_version);
+              token_version, " to ", image_token_version);
   check(h.file_bytes == file_bytes, path, ": has ", file_bytes, " bytes, its header says ",
         h.file_bytes, file_bytes < h.file_bytes ? "; the file is truncated, copy it again" : "");
   check(h.vocabulary >= 1 && h.vocabulary <= vocabulary_limit &&
@@ -61,9 +90,12 @@ void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& pa
   check(inside(h.offsets_begin, h.documents + 1, 8, file_bytes), path, ": ", h.documents + 1,
         " document offsets from byte ", h.offsets_begin, " do not fit into its ", file_bytes,
         " bytes");
-  check(h.tokens_end() <= h.offsets_begin || h.offsets_end() <= h.tokens_begin, path,
-        ": tokens and document offsets overlap");
   verify_mask(h, file_bytes, path);
+  verify_images(h, file_bytes, path);
+  const auto datasets = datasets_of(h);
+  for (std::size_t i = 1; i < datasets.size(); ++i)
+    check(datasets[i - 1].end <= datasets[i].begin, path, ": the datasets '", datasets[i - 1].name,
+          "' and '", datasets[i].name, "' overlap");
   check(std::memchr(h.tokenizer, 0, sizeof h.tokenizer) != nullptr &&
             std::memchr(h.tokenizer_path, 0, sizeof h.tokenizer_path) != nullptr &&
             std::memchr(h.end_of_document, 0, sizeof h.end_of_document) != nullptr,

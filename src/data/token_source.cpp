@@ -1,5 +1,6 @@
 #include <trireme/data/token_source.hpp>
 
+#include <trireme/base/check.hpp>
 #include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_file.hpp>
 
@@ -19,6 +20,14 @@ void TokenSource::mask(std::int64_t, std::span<std::int32_t>) const {}
 
 std::int64_t TokenSource::counted(std::int64_t, std::int64_t count) const {
   return count;
+}
+
+void TokenSource::read_document_images(std::int64_t, std::span<std::int64_t>) const {
+  throw Error(text(path(), ": has no images"));
+}
+
+void TokenSource::read_images(std::int64_t, std::span<std::uint8_t>) const {
+  throw Error(text(path(), ": has no images"));
 }
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, std::int64_t vocabulary) {

@@ -39,15 +39,21 @@ class TokenFile final : public TokenSource {
   void mask(std::int64_t first, std::span<std::int32_t> tokens) const override;
   std::int64_t counted(std::int64_t first, std::int64_t count) const override;
 
+  std::optional<ImageForm> images() const override;
+  /// As in TokenSource; Error unless the numbers are in order.
+  void read_document_images(std::int64_t first, std::span<std::int64_t> offsets) const override;
+  void read_images(std::int64_t first, std::span<std::uint8_t> out) const override;
+
   /// The inputs given to `trireme tokenize`, one per line. Opens the file with HDF5.
   std::string sources() const;
 
   void verify_bytes() const override;
-  /// Compares every byte of the datasets with the checksums, and checks every id, every offset and
-  /// the number of counted tokens.
+  /// Compares every byte of the datasets with the checksums, and checks every id, every offset,
+  /// the number of counted tokens and the image tokens of each document.
   void verify() const override;
 
  private:
+  void verify_images() const;
   void expect_inside(std::int64_t first, std::int64_t count) const;
   /// Calls use(token, bits, n) for the mask of tokens [first, first + count), n ≤ 8 tokens at a
   /// time: bit i of `bits` belongs to token + i.

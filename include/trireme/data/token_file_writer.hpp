@@ -2,10 +2,13 @@
 
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/token_header.hpp>
+#include <trireme/data/token_source.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
+#include <trireme/io/hdf5_file.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,22 +20,29 @@ namespace trireme::data {
 class TokenFileWriter {
  public:
   /// The file stores `tokenizer`, the tokenizer's name, and `source`.
+  /// With `images`, documents may have images of this size; the numbers of images are counted.
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
-                  const TokenizerSource& source = {});
+                  const TokenizerSource& source = {},
+                  const std::optional<ImageForm>& images = std::nullopt);
 
   /// Appends tokens to the current document. `counted`: whether these tokens count in the loss. The
   /// file gets a mask if any token does not count.
   void append(std::span<const std::int32_t> tokens, bool counted = true);
+  /// Appends the next image of the current document, as TokenSource::read_images() reads it.
+  void append_image(std::span<const std::uint8_t> pixels);
   /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
+  /// Error unless the document has the image tokens of its images.
   void end_document(std::int64_t text_bytes);
   /// Completes the file. UsageError if there is no document or no counted token. `sources`: the
-  /// inputs, one per line; truncated to 32 KiB.
+  /// inputs, one per line; truncated to 32 KiB. A file without any image is written as without
+  /// `images`.
   void commit(const std::string& sources);
 
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
   std::int64_t text_bytes() const { return text_bytes_; }
   std::int64_t counted() const { return counted_; }
+  std::int64_t images() const { return image_form_ ? image_form_->images : 0; }
 
  private:
   /// A spool with a buffer, and the checksum of the spooled bytes.
@@ -48,6 +58,9 @@ class TokenFileWriter {
   void append_as(std::span<const std::int32_t> tokens);
   void append_to_mask(std::int64_t count, bool counted);
   bool has_mask() const { return counted_ < tokens_; }
+  bool has_images() const { return images() > 0; }
+  void end_images();
+  void write_image_fields(TokenHeader& header, io::Hdf5File& file);
   TokenHeader write_hdf5(const std::string& sources);
 
   io::AtomicFile file_;
@@ -58,6 +71,11 @@ class TokenFileWriter {
   Stream offset_stream_;
   Stream mask_stream_;          ///< empty as long as all tokens count
   std::uint8_t mask_byte_ = 0;  ///< bits that are not yet in mask_stream_
+  std::optional<ImageForm> image_form_;
+  std::optional<Stream> image_stream_;
+  std::optional<Stream> image_number_stream_;  ///< number of the first image of each document
+  std::int64_t document_images_ = 0;           ///< images of the current document
+  std::int64_t document_image_tokens_ = 0;     ///< image tokens of the current document
   std::int64_t counted_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,6 +16,18 @@ inline constexpr std::int32_t uncounted = -1;
 
 /// Number of ids or offsets of a file that are converted at a time, on the stack.
 inline constexpr std::size_t numbers_at_a_time = 16384;
+
+/// Images of a file: squares of 8-bit RGB pixels. An image stands for `tokens_per_image` copies of
+/// the id `token` in its document; the copies of the k-th image precede the copies of image k + 1.
+struct ImageForm {
+  std::int64_t size = 0;    ///< pixels per side
+  std::int64_t images = 0;  ///< number of images in the file
+  std::int64_t token = 0;
+  std::int64_t tokens_per_image = 0;
+  std::int64_t most_per_document = 0;  ///< largest number of images of a document
+  std::int64_t image_bytes() const { return size * size * 3; }
+  bool operator==(const ImageForm&) const = default;
+};
 
 /// Tokens of concatenated documents in a file. Thread-safe.
 class TokenSource {
@@ -47,6 +60,17 @@ class TokenSource {
   /// Reads the offsets of documents first, first + 1, …: the position of each document's first
   /// token. The offset of document documents() is tokens().
   virtual void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const = 0;
+
+  /// The images of the file; std::nullopt for a file without images.
+  virtual std::optional<ImageForm> images() const { return std::nullopt; }
+  /// Reads the numbers of the first images of documents first, first + 1, …. The number for
+  /// document documents() is the number of images. Error for a file without images.
+  virtual void read_document_images(std::int64_t first, std::span<std::int64_t> offsets) const;
+  /// Reads the pixels of images first, first + 1, …, uint8 [images, size, size, 3]: rows from top
+  /// to bottom, each from left to right, red, green and blue. Error unless `out` has the size of
+  /// whole images of the file.
+  virtual void read_images(std::int64_t first, std::span<std::uint8_t> out) const;
+
   /// Compares the data with the format's checksums. Without checksums, runs verify().
   virtual void verify_bytes() const = 0;
   /// Reads every byte and runs all checks that the format allows.
