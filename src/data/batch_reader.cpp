@@ -5,6 +5,7 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/data/batch.hpp>
+#include <trireme/data/image_batches.hpp>
 #include <trireme/data/pair_batches.hpp>
 #include <trireme/data/pairs.hpp>
 #include <trireme/data/span_batches.hpp>
@@ -133,6 +134,7 @@ std::int64_t bytes_of_targets(std::span<const std::int32_t> targets,
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config) {
   switch (config.model.objective) {
     case Objective::next_token:
+      if (config.model.vision.present()) return std::make_unique<ImageBatches>(config);
       return std::make_unique<NextTokens>(config.model);
     case Objective::masked_token:
       return std::make_unique<Pairs>(config);

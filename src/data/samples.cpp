@@ -46,23 +46,32 @@ void count_up(std::span<std::int32_t> positions, std::int64_t sequence) {
 }
 
 SampleForm::SampleForm(const deck::ModelConfig& m)
-    : SampleForm(m.text_tokens(), m.packing, m.reads_pairs() ? m.encoder.sequence : 0) {}
+    : SampleForm(m.text_tokens(), m.packing, m.reads_pairs() ? m.encoder.sequence : 0) {
+  vision = m.vision;
+}
 
 Windows::Windows(const TokenSource& file, const SampleForm& form)
     : file_(file), sequence_(form.sequence) {
-  if (form.source > 0)
+  check_usage(form.vision.present() || !file.images(), file.path(),
+              ": has images, which a model without an encoder of images does not see; set [vision] "
+              "layers, or tokenize without --images");
+  if (form.vision.present())
+    documents_ = std::make_shared<ImageDocuments>(file, form.vision, form.sequence);
+  else if (form.source > 0)
     pairs_ = std::make_shared<PackedPairs>(file, form.source, form.sequence, form.packing);
   else if (form.packing != Packing::none)
     packed_ = std::make_shared<PackedDocuments>(file, form.sequence);
-  count_ = pairs_    ? pairs_->samples()
-           : packed_ ? packed_->samples()
-                     : windows_in(file, form.sequence);
+  count_ = documents_ ? documents_->samples()
+           : pairs_   ? pairs_->samples()
+           : packed_  ? packed_->samples()
+                      : windows_in(file, form.sequence);
 }
 
 void Windows::read(std::int64_t window, std::span<std::int32_t> inputs,
                    std::span<std::int32_t> targets, std::span<std::int32_t> positions) const {
-  check(window >= 0 && window < count_ && !pairs_, file_.path(), ": window ", window, " of ",
-        pairs_ ? 0 : count_);
+  const bool reads = !pairs_ && !documents_;
+  check(window >= 0 && window < count_ && reads, file_.path(), ": window ", window, " of ",
+        reads ? count_ : 0);
   expect_rows(inputs, targets, positions, 1, sequence_);
   if (packed_) return read_packed(window, inputs, targets, positions);
   count_up(positions, sequence_);
@@ -95,6 +104,7 @@ void Windows::read_packed(std::int64_t sample, std::span<std::int32_t> inputs,
 }
 
 std::int64_t Windows::counted(std::int64_t window) const {
+  if (documents_) return documents_->counted(window);
   if (pairs_) return pairs_->counted(window);
   if (packed_) {
     std::int64_t sum = 0;

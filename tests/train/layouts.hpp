@@ -109,7 +109,7 @@ struct Layout {
     one.key_value_heads = key_value_heads;
     one.optimizer = optimizer;
     if (property.starts_with("model.") || property.starts_with("experts.") ||
-        property.starts_with("encoder."))
+        property.starts_with("encoder.") || property.starts_with("vision."))
       one.property = property;
     one.trained = trained;
     one.steps = steps;

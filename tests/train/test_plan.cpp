@@ -51,6 +51,9 @@ constexpr const char* latent_and_two_tokens =
     "model.value_size=6 experts.number=6 experts.active=2 experts.feed_forward=24 "
     "experts.groups=3 experts.active_groups=2 experts.first_layer=1 model.predicts=2";
 
+/// An encoder of images of 4 tokens.
+constexpr const char* images =
+    "vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 vision.images=2";
 /// An encoder whose targets have 23 tokens.
 constexpr const char* encoder =
     "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4";
@@ -174,6 +177,12 @@ std::vector<PlanCase> plan_cases() {
        Offload::optimizer, encoder},
       {"zb-v", 2, true, false, "none", none, "adamw", Family::t5, 6, "fp64", Offload::none,
        encoder},
+      {"1f1b", 1, true, false, "selective", none, "adamw", Family::llama, 3, "fp64", Offload::none,
+       images},
+      {"zb-h1", 1, false, true, "none", optimizer, "adamw", Family::gpt, 6, "bf16", Offload::none,
+       images},
+      {"interleaved", 2, true, false, "full", none, "adamw", Family::qwen3, 2, "fp32",
+       Offload::optimizer, images},
       {"2bw", 1, false, true, "none", none, "adamw", Family::t5, 6, "bf16", Offload::none,
        gated_encoder},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16", Offload::none,

@@ -2,6 +2,7 @@
 
 #include <trireme/base/types.hpp>
 #include <trireme/data/blend.hpp>
+#include <trireme/data/image_documents.hpp>
 #include <trireme/data/packed_documents.hpp>
 #include <trireme/data/packed_pairs.hpp>
 #include <trireme/data/token_source.hpp>
@@ -19,6 +20,7 @@ struct SampleForm {
   std::int64_t sequence = 0;  ///< S: tokens of a sample; of pairs: of its targets
   Packing packing = Packing::none;
   std::int64_t source = 0;  ///< of pairs: tokens of a sample's sources; 0: no pairs
+  deck::VisionConfig vision = {};  ///< of documents with images; absent: other samples
 
   SampleForm(std::int64_t tokens, Packing how = Packing::none, std::int64_t of_source = 0)
       : sequence(tokens), packing(how), source(of_source) {}
@@ -28,8 +30,9 @@ struct SampleForm {
 /// The samples of a file, in the order of evaluation. Without packing: windows of S + 1 tokens, of
 /// which window i begins at token i S, so that each token of a window, except the file's first
 /// token, is a target once; an incomplete last window is dropped. With packing: the samples of
-/// PackedDocuments. With sources: the samples of PackedPairs, which read() does not read. The file
-/// must outlive the object. Thread-safe.
+/// PackedDocuments. With sources: the samples of PackedPairs, and with images those of
+/// ImageDocuments, both of which read() does not read. The file must outlive the object.
+/// Thread-safe.
 class Windows {
  public:
   /// UsageError if the file has too few tokens for a window or cannot be packed.
@@ -44,8 +47,10 @@ class Windows {
   const PackedDocuments* packed() const { return packed_.get(); }
   /// The pairs; null if the samples have no sources.
   const PackedPairs* pairs() const { return pairs_.get(); }
+  /// The documents with images; null for other samples.
+  const ImageDocuments* documents() const { return documents_.get(); }
   /// Whether all targets count in the loss: without a mask and without packing.
-  bool all_count() const { return !has_mask() && !packed_; }
+  bool all_count() const { return !has_mask() && !packed_ && !documents_; }
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
   /// Reads a window. `inputs`: the tokens; `targets`: the next tokens, or `uncounted`; `positions`,
@@ -65,6 +70,7 @@ class Windows {
   std::int64_t sequence_;
   std::shared_ptr<const PackedDocuments> packed_;  ///< shared by copies of this object
   std::shared_ptr<const PackedPairs> pairs_;       ///< the same
+  std::shared_ptr<const ImageDocuments> documents_;  ///< the same
   std::int64_t count_;
 };
 

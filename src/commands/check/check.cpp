@@ -226,10 +226,13 @@ void print_blend(const deck::Deck& deck, const TrainingData& data) {
 /// Prints the packing or the pairs of the training files that exist.
 void print_packing(const deck::Deck& deck, const TrainingData& data) {
   const deck::ModelConfig& m = deck.config.model;
-  if (!m.packs_documents() && !m.reads_pairs()) return;
+  if (!m.packs_documents() && !m.reads_pairs() && !m.vision.present()) return;
   for (const auto& file : data.files) {
     const data::Windows windows(*file, data::SampleForm(m));
-    say(m.reads_pairs() ? "pairs         " : "packing       ", packing_text(*file, windows));
+    say(m.vision.present() ? "images        "
+        : m.reads_pairs()  ? "pairs         "
+                           : "packing       ",
+        packing_text(*file, windows));
     warn_of_packing(*file, windows);
   }
 }
@@ -320,6 +323,11 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
       feed_forward_text(c.model), ", sequence ",
       encoder ? text(c.model.encoder.sequence, " → ") : "", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
+  if (const deck::VisionConfig& v = c.model.vision; v.present())
+    say("vision        ", name_of(v.family), ", ", v.layers, " layers, hidden ", v.hidden, ", ",
+        v.heads, " heads of ", v.hidden / v.heads, ", feed-forward ", v.feed_forward, ", ",
+        v.images == 1 ? text("an image") : text("up to ", v.images, " images"), " of ", v.image,
+        " × ", v.image, " pixels per sample, each ", v.tokens(), " tokens");
   std::int64_t trained = 0;
   for (const architecture::ArraySpec& array : a.arrays)
     if (!array.frozen) trained += array.elements();

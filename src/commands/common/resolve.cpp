@@ -271,11 +271,19 @@ void warn_of_pairs(const data::TokenSource& file, const data::PackedPairs& pairs
 
 std::string packing_text(const data::TokenSource& file, const data::Windows& windows) {
   return text(file.path(), ": ",
-              windows.pairs() != nullptr ? windows.pairs()->description()
+              windows.documents() != nullptr ? windows.documents()->description()
+              : windows.pairs() != nullptr ? windows.pairs()->description()
                                          : windows.packed()->description());
 }
 
 void warn_of_packing(const data::TokenSource& file, const data::Windows& windows) {
+  if (windows.documents() != nullptr) {
+    if (const double padding = windows.documents()->padding(); padding > most_padding)
+      log::warn(text(file.path(), ": ", fixed(100 * padding, 1),
+                     " % of the tokens of its samples are padding; choose a shorter [model] "
+                     "sequence, or documents of about equal length"));
+    return;
+  }
   if (windows.pairs() != nullptr) return warn_of_pairs(file, *windows.pairs());
   const data::PackedDocuments& packed = *windows.packed();
   if (packed.documents() == 1 && packed.cut() > 0)

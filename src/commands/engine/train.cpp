@@ -202,8 +202,12 @@ void say_data(const Session& session, const RunData& run) {
     say("blend ", line);
   const auto say_packing = [](const char* what, const data::TokenSource& file,
                               const data::Windows& windows) {
-    if (windows.packed() == nullptr && windows.pairs() == nullptr) return;
-    say(windows.pairs() != nullptr ? "pairs " : "packing ", what, packing_text(file, windows));
+    const bool images = windows.documents() != nullptr;
+    if (!images && windows.packed() == nullptr && windows.pairs() == nullptr) return;
+    say(images                       ? "images "
+        : windows.pairs() != nullptr ? "pairs "
+                                     : "packing ",
+        what, packing_text(file, windows));
     warn_of_packing(file, windows);
   };
   for (std::size_t i = 0; i < samples.files(); ++i)

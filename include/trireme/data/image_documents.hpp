@@ -1,0 +1,57 @@
+#pragma once
+
+#include <trireme/data/token_source.hpp>
+#include <trireme/deck/config.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace trireme::data {
+
+/// Samples of one document each, with its images: a document of n tokens is n − 1 inputs and
+/// targets, and padding. Documents of one token have none. Thread-safe. The file must outlive the
+/// object.
+class ImageDocuments {
+ public:
+  /// UsageError if the file's images do not fit the model, or a document does not fit into
+  /// `sequence` tokens; Error if image tokens count in the loss. Reads the offsets of all documents.
+  ImageDocuments(const TokenSource& file, const deck::VisionConfig& vision, std::int64_t sequence);
+
+  std::int64_t samples() const { return file_.documents(); }
+  /// Fraction of the samples' tokens that are padding.
+  double padding() const;
+  /// "1,200 documents with 1,300 images, 12.5 % padding".
+  std::string description() const;
+  /// Number of a sample's targets that count in the loss.
+  std::int64_t counted(std::int64_t sample) const;
+
+  /// The fields of a sample; all but `pixels` have `sequence` elements. `rows` and `pixels` may be
+  /// empty.
+  struct Fields {
+    std::span<std::int32_t> inputs, targets;
+    /// For each input, the row of its image's patch among the rows of the sample's images in the
+    /// encoder, or −1.
+    std::span<std::int32_t> rows;
+    std::span<std::int32_t> pixels;  ///< [VisionConfig::pixel_words()] the images' bytes
+  };
+  /// Reads a sample. Padding: inputs 0, targets `uncounted`, rows −1, pixels 0.
+  void read(std::int64_t sample, const Fields& fields) const;
+
+ private:
+  struct Range {
+    std::int64_t first = 0, count = 0;
+  };
+  Range tokens_of(std::int64_t sample) const;
+  Range images_of(std::int64_t sample) const;
+  void read_rows(std::int64_t sample, std::span<const std::int32_t> inputs, std::int64_t images,
+                 std::span<std::int32_t> rows) const;
+
+  const TokenSource& file_;
+  deck::VisionConfig vision_;
+  std::int64_t sequence_;
+  std::optional<ImageForm> form_;
+};
+
+}  // namespace trireme::data
