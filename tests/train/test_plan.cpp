@@ -51,9 +51,10 @@ constexpr const char* latent_and_two_tokens =
     "model.value_size=6 experts.number=6 experts.active=2 experts.feed_forward=24 "
     "experts.groups=3 experts.active_groups=2 experts.first_layer=1 model.predicts=2";
 
-/// An encoder of images of 4 tokens.
+/// An encoder of images of 4 tokens, and samples that have room for a document of the token file.
 constexpr const char* images =
-    "vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 vision.images=2";
+    "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 "
+    "vision.images=2";
 /// An encoder whose targets have 23 tokens.
 constexpr const char* encoder =
     "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4";
