@@ -184,6 +184,20 @@ void add_layers(Architecture& a) {
 
 }  // namespace
 
+namespace {
+
+/// Whether any array is trained from which the encoder's rows are computed.
+bool trains_source(const Architecture& a) {
+  const auto trains = [](const Operation& op) { return op.trains(); };
+  for (const Operation& op : a.embedding().operations)
+    if (a.embedding().tensors[at(op.output)].home == Home::value && trains(op)) return true;
+  return std::ranges::any_of(a.layer_kinds(), [&](const BlockDescription& layer) {
+    return layer.stream == Stream::source && std::ranges::any_of(layer.operations, trains);
+  });
+}
+
+}  // namespace
+
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
   Architecture a;
@@ -218,7 +232,16 @@ Architecture describe(const deck::ModelConfig& model) {
   const auto trained = std::ranges::find(a.arrays, false, &ArraySpec::frozen);
   if (model.shared_layers == 0)
     a.first_trained = trained == a.arrays.end() ? a.head_block() : trained->block;
+  a.first_backward = a.first_trained;
+  if (model.has_source() && !trains_source(a))
+    a.first_backward = std::max(a.first_backward, block_of_layer(model.encoder_layers()));
   return a;
+}
+
+bool Architecture::has_backward(std::size_t kind) const {
+  for (std::int64_t number = head_block(); number-- > std::max(first_backward, block_of_layer(0));)
+    if (block(number).kind == kind + 1) return true;
+  return false;
 }
 
 std::map<std::string, ArraySpec> arrays_by_name(const deck::ModelConfig& model) {

@@ -28,6 +28,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
       positions_(objective_.find("positions")),
       reads_fields_(!parameters.shard().shares_vocabulary()),
       first_trained_(architecture.first_trained),
+      first_backward_(architecture.first_backward),
       gradient_with_losses_(head.head == architecture::HeadGradient::with_losses) {
   const architecture::Shard& shard = parameters.shard();
   if (number == 0)
@@ -63,12 +64,15 @@ MicroContext PipelineStage<P>::with_losses(const MicroContext& context, const Sc
 
 template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
-  // Evaluation processes one layer at a time: all layers share the memory of the largest.
+  // Without a backward pass, one layer is processed at a time: all of them share the memory of the
+  // largest.
+  const auto shares = [&](std::size_t l) { return !shape.training || !has_backward(l); };
   Bytes most = 0;
-  for (const auto& layer : layers_) most = std::max(most, layer->program().kept_bytes);
-  for (const auto& layer : layers_) {
-    const architecture::BlockProgram& program = layer->program();
-    if (shape.training)
+  for (std::size_t l = 0; l < layers_.size() && shares(l); ++l)
+    most = std::max(most, layers_[l]->program().kept_bytes);
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const architecture::BlockProgram& program = layers_[l]->program();
+    if (!shares(l))
       slot.layers.push_back(take_block_memory(arena, program.kept_bytes, program.work_bytes));
     else
       slot.layers.push_back(slot.layers.empty() ? take_block_memory(arena, most, 0)

@@ -25,8 +25,9 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       shape.training ? shape.kept : std::vector<architecture::Kept>{};
   if (kept.empty())
     for (const architecture::BlockDescription& layer : architecture.layer_kinds())
-      kept.push_back(shape.training ? architecture::kept_tensors(layer, shape.recompute)
-                                    : architecture::kept_for_evaluation(layer));
+      kept.push_back(shape.training && architecture.has_backward(kept.size())
+                         ? architecture::kept_tensors(layer, shape.recompute)
+                         : architecture::kept_for_evaluation(layer));
   plans_ = plan_blocks<P>(architecture, sizes_, kept, shape.training, shape.split_backward,
                           !shard_.shares_vocabulary());
   for (BlockPlan& plan : plans_) plan.fp8 = shape.fp8;

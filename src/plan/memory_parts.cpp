@@ -103,6 +103,7 @@ ActivationSizes activation_parts(const deck::Config& config, const architecture:
     const architecture::BlockDescription& layer = a.layer_kinds()[parts.layers.size()];
     BlockBytes& bytes = parts.layers.emplace_back();
     bytes.kept = layer_bytes(s, a.model, layer, program, machine.software);
+    bytes.forward = program.kept_bytes;
     for (const architecture::ScaledProduct& product : architecture::scaled_products(layer, s))
       bytes.scales += 2 * aligned(product.outputs * s.accumulate);
     transient = std::max(transient, program.transient_bytes);
@@ -179,6 +180,21 @@ Bytes TrainingSizes::of_layers(const ActivationSizes& a, const architecture::Sha
   return sum;
 }
 
+/// Layers without a backward pass share the memory of the largest.
+Bytes TrainingSizes::kept(const ActivationSizes& a, const architecture::Shard& shard,
+                          Stage stage) const {
+  const layout::Slice& layers = shard.stage_layers[static_cast<std::size_t>(stage)];
+  const std::int64_t first = architecture_->first_with_backward(layers);
+  const auto forward = architecture_->count_kinds({layers.offset, first - layers.offset});
+  const auto both = architecture_->count_kinds({first, layers.end() - first});
+  Bytes sum = 0, most = 0;
+  for (std::size_t k = 0; k < both.size(); ++k) {
+    sum += both[k] * a.layers[k].kept;
+    if (forward[k] > 0) most = std::max(most, a.layers[k].forward);
+  }
+  return sum + most;
+}
+
 /// Sets the bytes of all slots. With offloaded layers, the device has only some windows, which the
 /// layers of all slots use in turn.
 void TrainingSizes::save(TrainingBytes& bytes, const ActivationSizes& a,
@@ -192,7 +208,7 @@ void TrainingSizes::save(TrainingBytes& bytes, const ActivationSizes& a,
     const bool of_encoder =
         layers > 0 &&
         architecture_->model.in_encoder(shard.stage_layers[static_cast<std::size_t>(stage)].offset);
-    slot = std::max(slot, (activations_away_ ? 0 : of_layers(a, shard, stage, &BlockBytes::kept)) +
+    slot = std::max(slot, (activations_away_ ? 0 : kept(a, shard, stage)) +
                               ((layers == 0 && !head) || of_encoder ? a.input : 0) +
                               (stage == 0 ? a.embedding : 0) + (head ? a.head : 0) + a.of_slot);
   }

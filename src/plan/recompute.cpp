@@ -225,7 +225,9 @@ std::vector<Kept> kept_tensors(const deck::ParallelConfig& parallel,
                                const architecture::Architecture& architecture) {
   std::vector<Kept> kept;
   for (const BlockDescription& layer : architecture.layer_kinds())
-    kept.push_back(kept_of(parallel, layer));
+    kept.push_back(architecture.has_backward(kept.size())
+                       ? kept_of(parallel, layer)
+                       : architecture::kept_for_evaluation(layer));
   return kept;
 }
 

@@ -51,7 +51,7 @@ class Counter {
   /// Adds the messages of the layers' passes, which repeat for every micro-batch.
   void layers() {
     const std::vector<std::int64_t> all = layers_from(0);
-    const std::vector<std::int64_t> with_backward = layers_from(architecture_.first_trained);
+    const std::vector<std::int64_t> with_backward = layers_from(architecture_.first_backward);
     using architecture::BlockProgram;
     for (const bool again : {false, true})
       for (const auto phase : {&BlockProgram::forward, &BlockProgram::backward,

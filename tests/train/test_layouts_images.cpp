@@ -64,6 +64,10 @@ TEST_F(ImageLayouts, MatchOneRank) {
     layout.property = property;
     return layout;
   };
+  const auto with_frozen = [](const char* arrays, Layout layout) {
+    layout.trained = {text("optimizer.frozen=", arrays)};
+    return layout;
+  };
   expect_the_answer_of_one_rank(
       {of(clip_of_two, {2, 1, 1, "1f1b", 1, true, true}),
        of(clip_of_two, {2, 1, 1, "1f1b", 1, false, true, selective}),
@@ -77,7 +81,11 @@ TEST_F(ImageLayouts, MatchOneRank) {
        of(clip_of_two, {2, 2, 1, "interleaved", 4, true, true}),
        of(siglip_of_one, {1, 4, 1, "zb-v", 2, false, true, full}),
        of(siglip_of_one, {4, 1, 1, "1f1b", 1, true, true, none, Sharding::none, muon}),
-       of(siglip_of_one, {1, 2, 2, "1f1b", 1, false, false, none, Sharding::gradients})},
+       of(siglip_of_one, {1, 2, 2, "1f1b", 1, false, false, none, Sharding::gradients}),
+       with_frozen("vision", {1, 2, 1, "1f1b", 1, false, true}),
+       with_frozen("vision", {2, 1, 1, "1f1b", 1, true, false, full}),
+       with_frozen("vision,embedding,layers,final_norm,output", {1, 3, 1, "zb-h1", 1, false, false}),
+       with_frozen("vision,embedding", {2, 2, 1, "zb-h1", 1, true, false, selective})},
       [&](const Layout& layout, grid::Communicator& world) { return run_images(layout, world); });
 }
 

@@ -55,6 +55,9 @@ constexpr const char* latent_and_two_tokens =
 constexpr const char* images =
     "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 "
     "vision.images=2";
+constexpr const char* frozen_images =
+    "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 "
+    "optimizer.frozen=vision";
 /// An encoder whose targets have 23 tokens.
 constexpr const char* encoder =
     "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4";
@@ -184,6 +187,8 @@ std::vector<PlanCase> plan_cases() {
        images},
       {"interleaved", 2, true, false, "full", none, "adamw", Family::qwen3, 2, "fp32",
        Offload::optimizer, images},
+      {"zb-h1", 1, true, true, "none", none, "adamw", Family::llama, 3, "fp64", Offload::none,
+       frozen_images},
       {"2bw", 1, false, true, "none", none, "adamw", Family::t5, 6, "bf16", Offload::none,
        gated_encoder},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16", Offload::none,

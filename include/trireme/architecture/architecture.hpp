@@ -43,6 +43,9 @@ struct Architecture {
   /// First block with a trained array. Earlier blocks need no backward pass. Always 0 with shared
   /// layers.
   std::int64_t first_trained = 0;
+  /// First block that has a backward pass: `first_trained`, or the block after a frozen encoder.
+  /// Earlier layers keep nothing for a backward pass.
+  std::int64_t first_backward = 0;
 
   /// The model whose properties the layers of a stream have.
   const deck::ModelConfig& model_of(Stream stream) const {
@@ -64,8 +67,10 @@ struct Architecture {
   std::size_t kind_of(std::int64_t layer) const { return block(block_of_layer(layer)).kind - 1; }
   /// First of the layers that has a backward pass; layers.end() if none has one.
   std::int64_t first_with_backward(const layout::Slice& layers) const {
-    return std::clamp(first_trained - block_of_layer(0), layers.offset, layers.end());
+    return std::clamp(first_backward - block_of_layer(0), layers.offset, layers.end());
   }
+  /// Whether any layer of a kind, an index in layer_kinds(), has a backward pass.
+  bool has_backward(std::size_t kind) const;
   /// Number of layers of each kind in a range.
   std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 

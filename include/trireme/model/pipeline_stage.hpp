@@ -170,7 +170,7 @@ class PipelineStage {
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
   /// Whether any array of the layer or of an earlier part is trained.
-  bool has_backward(std::size_t layer) const { return layers_[layer]->number() >= first_trained_; }
+  bool has_backward(std::size_t layer) const { return layers_[layer]->number() >= first_backward_; }
   void sum(const Handle& handle, std::int64_t block) const {
     if (access_ != nullptr) access_->before_sums(handle, block);
   }
@@ -181,6 +181,7 @@ class PipelineStage {
   std::optional<std::size_t> positions_;  ///< index of the field "positions", if there is one
   bool reads_fields_;  ///< whether embedding and head read fields; false with a shared vocabulary
   std::int64_t first_trained_;           ///< Architecture::first_trained
+  std::int64_t first_backward_;          ///< Architecture::first_backward
   std::unique_ptr<Block<P>> embedding_;  ///< null except in the first stage
   std::vector<std::unique_ptr<Block<P>>> layers_;
   std::size_t encoder_layers_ = 0;    ///< number of the encoder's layers, which are first

@@ -18,6 +18,7 @@ namespace trireme::plan {
 /// Bytes of a layer on a tensor rank.
 struct BlockBytes {
   Bytes kept = 0;    ///< activations kept in a slot
+  Bytes forward = 0;  ///< the same of a layer without a backward pass
   Bytes scales = 0;  ///< norms and scales of products with magnitudes (ScaledProduct)
 };
 
@@ -125,6 +126,9 @@ class TrainingSizes {
  private:
   void save(TrainingBytes& bytes, const ActivationSizes& activations,
             const architecture::Shard& shard, const schedule::Needs& needs) const;
+  /// Bytes of the activations that the layers of a stage keep in a slot.
+  Bytes kept(const ActivationSizes& activations, const architecture::Shard& shard,
+             Stage stage) const;
   /// Sum of `member` over the layers of stage `stage`.
   Bytes of_layers(const ActivationSizes& activations, const architecture::Shard& shard, Stage stage,
                   Bytes BlockBytes::*member) const;
