@@ -370,7 +370,9 @@ class CrossCheck {
     const ModelConfig& m = deck_.config.model;
     if (layers != m.all_layers())
       report(deck_.cite("parallel", "partition"), " has ", layers, " layers in all, but ",
-             m.encoder.present() ? text(deck_.cite("encoder", "layers"), " and ") : "",
+             m.encoder.present()  ? text(deck_.cite("encoder", "layers"), " and ")
+             : m.vision.present() ? text(deck_.cite("vision", "layers"), ", its projector and ")
+                                  : "",
              deck_.cite("model", "layers"),
              m.modules() > 0
                  ? text(", and ", deck_.cite("model", "predicts"), " adds ", m.modules())

@@ -19,7 +19,8 @@ architecture::RankSizes pass_sizes(const deck::ModelConfig& model, const archite
       source_rows > 0
           ? architecture::rank_sizes(model, shard, 1, 0, false, model.vocabulary)
           : architecture::rank_sizes(model, shard, rows, 1, false, rows * model.vocabulary);
-  n.source = {source_rows, source_rows, source_rows, source_rows};
+  n.source.micro = source_rows > 0 ? 1 : 0;
+  n.source.sequence = n.source.tokens = n.source.rows = n.source.slice = source_rows;
   return n;
 }
 
@@ -56,6 +57,7 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
       sequence_(sizes.sequence > 0 ? sizes.sequence : model_.sequence),
       source_ends_(static_cast<std::size_t>(sizes.texts)) {
   check(!model_.predicts_masked_tokens(), "the model does not predict the next token");
+  check(!model_.vision.present(), "generation with images");
   const auto add = [&](PassWidth width, std::int64_t rows, std::int64_t source_rows) {
     passes_[static_cast<std::size_t>(width)] =
         std::make_unique<Pass>(architecture, parameters, tensor, rows, source_rows);

@@ -159,6 +159,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     m.shared_layers %= m.layers + 1;
     m.rope_factor += 1;
     m.encoder = {};  // an encoder suits few of the other keys
+    m.vision = {};
     if (m.predicts_spans() || m.reads_pairs()) m.objective = Objective::next_token;
     if (m.has_relative_positions()) m.positions = Positions::learned;
     ExpertsConfig& e = m.experts;

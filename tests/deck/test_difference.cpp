@@ -101,9 +101,9 @@ TEST(Difference, SequenceAffectsOnlyModelsWithDependentPositions) {
 }
 
 TEST(Difference, DetectsEveryKeyOfTheTable) {
-  // Without experts or an encoder, the other keys of their sections have no effect.
+  // Without experts, an encoder or images, the other keys of their sections have no effect.
   Deck stored = parse_deck(example, "stored/deck.toml", {"model.family=mixtral"});
-  stored.config.model.encoder.layers = 2;
+  stored.config.model.encoder.layers = stored.config.model.vision.layers = 2;
   for (const Key& key : keys()) {
     Deck current = stored;
     Value value = key.load(stored.config);

@@ -75,6 +75,13 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
                                  "experts.score",
                                  "experts.choice_bias",
                                  "encoder.layers",
+                                 "vision.family",
+                                 "vision.layers",
+                                 "vision.hidden",
+                                 "vision.heads",
+                                 "vision.feed_forward",
+                                 "vision.image",
+                                 "vision.patch",
                                  "data.start_token",
                                  "data.end_token",
                                  "data.sentinel_token"};
@@ -92,8 +99,8 @@ TEST(Table, RecordsWhichKeysChangeResults) {
       "model.dropout",        "model.predict_weight",          "adapter.dropout",
       "precision.loss_scale", "precision.loss_scale_interval", "experts.balance_weight",
       "experts.z_weight"};
-  std::set<std::string> both{"run.seed",     "model.masked_share", "data.packing",
-                             "experts.rows", "encoder.noise",      "encoder.span"};
+  std::set<std::string> both{"run.seed",      "model.masked_share", "data.packing", "experts.rows",
+                             "encoder.noise", "encoder.span",       "vision.images"};
   std::set<std::string> function{"experts.active", "experts.normalised",    "experts.scale",
                                  "experts.groups", "experts.active_groups", "experts.capacity"};
   for (const Key& key : keys()) {

@@ -113,7 +113,7 @@ TYPED_TEST(Elementwise, SwigluMatchesReference) {
 /// GELU's kernels, which have tests of their own, are the reference.
 TYPED_TEST(Elementwise, GegluMultipliesTheGeluOfTheGate) {
   using T = TypeParam;
-  for (const Gelu form : {Gelu::tanh, Gelu::exact})
+  for (const Gelu form : {Gelu::tanh, Gelu::exact, Gelu::quick})
     for (const std::int64_t t : small_sizes)
       for (const std::int64_t f : small_sizes) {
         const auto gate = random_numbers<T>(t * f, 1, 2.0);

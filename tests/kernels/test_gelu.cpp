@@ -91,6 +91,32 @@ TYPED_TEST(ExactGelu, MatchesReference) {
     }
 }
 
+TYPED_TEST(ExactGelu, QuickFormMatchesReference) {
+  using T = TypeParam;
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
+      const auto h = random_numbers<T>(t * f, 1, 2.0), dg = random_numbers<T>(t * f, 2);
+      const DeviceArray<T> in(h), d_dg(dg), out(t * f), dh(t * f);
+      gelu_forward<T>(Exec{}, out.matrix(t, f), in.matrix(t, f), Gelu::quick);
+      gelu_backward<T>(Exec{}, dh.matrix(t, f), d_dg.matrix(t, f), in.matrix(t, f), Gelu::quick);
+      std::vector<double> expected, slopes;
+      for (std::size_t i = 0; i < h.size(); ++i) {
+        expected.push_back(reference::quick_gelu(h[i]));
+        slopes.push_back(dg[i] * reference::finite_difference(
+                                     [](const auto& x) { return reference::quick_gelu(x[0]); },
+                                     {h[i]})[0]);
+      }
+      // exp: 1.1 ulp, and its argument's rounding times 1.702 |h| < 7; then a sum, a quotient, a
+      // product and the store.
+      expect_close(out.values(), expected,
+                   [&](std::size_t i) { return 12 * TestFixture::eps * std::abs(h[i]); });
+      // Differences of 1e-5 in double: 1e-9.
+      expect_close(dh.values(), slopes, [&](std::size_t i) {
+        return (30 * TestFixture::eps + 1e-9) * std::abs(dg[i]);
+      });
+    }
+}
+
 TYPED_TEST(ExactGelu, BackwardMatchesFiniteDifferences) {
   using T = TypeParam;
   for (const std::int64_t t : small_sizes)

@@ -6,6 +6,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/images.hpp>
 #include <trireme/kernels/expert_capacity.hpp>
 #include <trireme/kernels/expert_copies.hpp>
 #include <trireme/kernels/experts.hpp>
@@ -241,6 +242,26 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
       {"segments_backward",
        [=](const Handle& e) {
          segments_backward<T>(e, x.dtable.matrix(2, few_columns), b, tokens, 0);
+       }},
+      {"image_patches",
+       [=](const Handle& e) {
+         ImageShape shape;
+         shape.size = shape.patch = 2;
+         image_patches<T>(e, x.a.matrix(1, 12), part(tokens, 0, 3), shape, 0);
+       }},
+      {"add_class_token",
+       [=](const Handle& e) { add_class_token<T>(e, a, part(x.gain.flat(), 0, few_columns), 2, 0); }},
+      {"class_token_backward",
+       [=](const Handle& e) {
+         class_token_backward<T>(e, part(x.dgain.flat(), 0, few_columns), b, 2, 0);
+       }},
+      {"splice_images",
+       [=](const Handle& e) {
+         splice_images<T>(e, a, b, c, part(tokens, 0, few_rows), {few_rows, few_rows, 0});
+       }},
+      {"splice_images_backward",
+       [=](const Handle& e) {
+         splice_images_backward<T>(e, a, c, b, part(tokens, 0, few_rows), {few_rows, few_rows, 0});
        }},
       {"pick_rows", [=](const Handle& e) { pick_rows<T>(e, a, b, tokens, 0); }},
       {"place_rows", [=](const Handle& e) { place_rows<T>(e, a, b, tokens, 0); }},

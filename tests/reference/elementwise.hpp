@@ -26,6 +26,10 @@ inline double exact_gelu(double h) {
   return 0.5 * h * (1 + std::erf(h / std::sqrt(2.0)));
 }
 
+inline double quick_gelu(double h) {
+  return h / (1 + std::exp(-1.702 * h));
+}
+
 inline double swiglu(double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
 }

@@ -208,6 +208,8 @@ ordered_json evaluate_tasks(grid::Runtime& runtime, Session& session, const Eval
                 session.deck.cite("model", "objective"),
                 ": a model that predicts masked tokens, such as bert, has no likelihood of a "
                 "continuation; use a model with objective = \"next_token\", such as gpt or llama");
+    check_usage(!config.model.vision.present(), session.deck.cite("vision", "layers"),
+                ": --tasks has no images; evaluate a token file with images, without --tasks");
     if (runtime.rank() == 0)
       for (const std::string& path : {options.output, options.log_likelihoods})
         io::expect_writable(path);
