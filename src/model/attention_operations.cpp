@@ -374,7 +374,7 @@ void AttentionOperation<P>::decode(const PassArguments<P>& c, const Decoding<P>&
   const View2<T> o = c.values.matrix(this->op_.output);
   if (of_encoder_) {
     kernels::AttentionShape shape = shape_;
-    shape.key_begin = source.begin;
+    shape.key_begin = source.begin;  // empty for images, each of which is whole
     shape.key_end = source.end;
     return kernels::attention_forward<T>(c.handle, o, logsumexp(c), q, shape, {}, biases(c));
   }

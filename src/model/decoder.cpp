@@ -12,13 +12,20 @@
 namespace trireme::model {
 namespace {
 
-/// Sizes of a pass with rows of the tokens, or of the source as one sample.
+/// Sizes of a pass with rows of the tokens, or of the source as one sample, or of the images of a
+/// text.
 architecture::RankSizes pass_sizes(const deck::ModelConfig& model, const architecture::Shard& shard,
                                    std::int64_t rows, std::int64_t source_rows) {
   architecture::RankSizes n =
       source_rows > 0
           ? architecture::rank_sizes(model, shard, 1, 0, false, model.vocabulary)
           : architecture::rank_sizes(model, shard, rows, 1, false, rows * model.vocabulary);
+  if (model.vision.present()) {
+    if (source_rows > 0) return n;
+    n.source.micro = n.pixel_words = 0;
+    n.source.tokens = n.source.rows = n.source.slice = 0;
+    return n;
+  }
   n.source.micro = source_rows > 0 ? 1 : 0;
   n.source.sequence = n.source.tokens = n.source.rows = n.source.slice = source_rows;
   return n;
@@ -57,7 +64,6 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
       sequence_(sizes.sequence > 0 ? sizes.sequence : model_.sequence),
       source_ends_(static_cast<std::size_t>(sizes.texts)) {
   check(!model_.predicts_masked_tokens(), "the model does not predict the next token");
-  check(!model_.vision.present(), "generation with images");
   const auto add = [&](PassWidth width, std::int64_t rows, std::int64_t source_rows) {
     passes_[static_cast<std::size_t>(width)] =
         std::make_unique<Pass>(architecture, parameters, tensor, rows, source_rows);
@@ -67,9 +73,10 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
   if (!model_.encoder.present()) add(PassWidth::wide, wide_rows, 0);
   if (model_.encoder.present()) add(PassWidth::source, 0, std::min(wide_rows, longest));
   if (model_.encoder.present() && longest > wide_rows) add(PassWidth::long_source, 0, longest);
+  if (model_.vision.present()) add(PassWidth::source, 0, model_.source_rows());
   const layout::Slice mine = shard_.stage_layers[static_cast<std::size_t>(shard_.stages.front())];
   encoder_layers_ = static_cast<std::size_t>(
-      std::clamp<std::int64_t>(model_.encoder.layers - mine.offset, 0, mine.extent));
+      std::clamp<std::int64_t>(model_.encoder_layers() - mine.offset, 0, mine.extent));
   const TensorAxis& axis = pass(PassWidth::narrow).axis;
   if (has_head()) {
     head_plan_ = plan_head<P>(model_, pass(PassWidth::narrow).sizes(),
@@ -91,6 +98,11 @@ void Decoder<P>::take_memory(Arena& arena) {
   const std::int64_t groups = narrow.sizes().groups();
   const auto cache = [&](std::int64_t tokens) { return arena.take<T>(texts_, tokens, groups); };
   for (std::size_t layer = encoder_layers_; layer < narrow.layers.size(); ++layer) {
+    if (is_projector(narrow, layer)) {
+      image_rows_ = arena.take<T>(texts_ * model_.source_rows(), model_.hidden);
+      caches_.emplace_back();
+      continue;
+    }
     Cache& each = caches_.emplace_back(Cache{cache(sequence_), cache(sequence_), {}, {}});
     if (!model_.encoder.present()) continue;
     each.source_keys = cache(model_.encoder.sequence);
@@ -119,13 +131,17 @@ void Decoder<P>::take_memory(Arena& arena) {
     for (const auto& layer : p.layers) layer->take_memory(arena);
     p.x = trireme::matrix(
         View1<T>(reinterpret_cast<T*>(p.memory.kept), static_cast<std::size_t>(kept / element)),
-        p.count(), n.hidden);
+        p.count(), p.reads_sources() ? n.source.hidden : n.hidden);
     p.message = flat(p.x);
     if (p.reads_sources())
       p.message = View1<T>(reinterpret_cast<T*>(p.memory.values),
                            static_cast<std::size_t>(bytes(p) / element));
     p.queries = arena.take<T>(n.rows, n.attention());
-    const std::int64_t columns = p.reads_sources() ? 5 : model_.encoder.present() ? 4 : 3;
+    if (sees_images(p)) {
+      p.pixels = arena.take<std::int32_t>(n.pixel_words);
+      continue;
+    }
+    const std::int64_t columns = p.reads_sources() ? 5 : model_.has_source() ? 4 : 3;
     p.rows = arena.take<std::int32_t>(columns, p.count());
     p.on_host.resize(static_cast<std::size_t>(columns * p.count()));
   }
@@ -134,7 +150,8 @@ void Decoder<P>::take_memory(Arena& arena) {
   head_memory_ = take_block_memory(arena, head_plan_.program.kept_bytes, 0);
 }
 
-/// With an encoder, the fourth column is the last position of the source of the row's text. In a
+/// With an encoder, the fourth column is the last position of the source of the row's text; with
+/// images, the row of the token's image among those of all texts. In a
 /// pass over sources, the fourth and the fifth column are the first row, and one past the last row,
 /// of the row's source; rows without a token see no row.
 template <class P>
@@ -155,6 +172,10 @@ void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken
     if (!p.reads_sources()) {
       if (model_.encoder.present())
         value(3, r) = row.text < 0 ? 0 : source_ends_[static_cast<std::size_t>(row.text)];
+      if (model_.vision.present())
+        value(3, r) = row.image_row < 0 ? -1
+                                        : static_cast<std::int32_t>(
+                                              row.text * model_.source_rows() + row.image_row);
       continue;
     }
     const auto number = static_cast<std::int32_t>(r);
@@ -176,10 +197,12 @@ void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken
 
 template <class P>
 void Decoder<P>::embed(const Handle& handle, const Pass& p, const Decoding<P>& decoding) const {
-  // Kernels only read the tokens.
-  const View1<std::int32_t> tokens = part(flat(p.rows), p.count(), p.count());
   std::vector<View1<std::int32_t>> fields(objective_.fields.size());
-  fields[objective_.field(p.reads_sources() ? "source" : "tokens")] = tokens;
+  if (sees_images(p))
+    fields[objective_.field(architecture::pixels_field)] = p.pixels;
+  else  // kernels only read the tokens
+    fields[objective_.field(p.reads_sources() ? "source" : "tokens")] =
+        part(flat(p.rows), p.count(), p.count());
   MicroContext context;
   context.fields = fields;
   context.positions = decoding.rows.positions;
@@ -188,7 +211,7 @@ void Decoder<P>::embed(const Handle& handle, const Pass& p, const Decoding<P>& d
 
 template <class P>
 auto Decoder<P>::source(const Pass& p) const -> View2<T> {
-  return trireme::matrix(p.message, p.count(), p.sizes().hidden);
+  return trireme::matrix(p.message, p.count(), p.sizes().source.hidden);
 }
 
 /// The stream of the source passes from the model's values through the layers of the encoder and
@@ -231,6 +254,7 @@ void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, Pa
   } else {
     decoding.rows = {p.column(0), p.column(2)};
     if (model_.encoder.present()) decoding.source.ends = {p.column(0), p.column(3)};
+    if (model_.vision.present()) decoding.images = {image_rows_, p.column(3)};
   }
   if (p.embedding) embed(handle, p, decoding);
   run_layers(handle, p, decoding);
@@ -238,6 +262,21 @@ void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, Pa
   kernels::copy<T>(handle, flat(head_->input(head_memory_)), flat<const T>(p.x));
   decoding.logits = logits_;
   head_->decode(handle, {}, head_memory_, p.scratch, decoding);
+}
+
+template <class P>
+void Decoder<P>::see(const Handle& handle, std::int32_t text, std::span<const std::int32_t> pixels) {
+  Pass& p = *passes_.at(static_cast<std::size_t>(PassWidth::source));
+  check(sees_images(p) && text >= 0 && text < texts_ && std::ssize(pixels) == extent(p.pixels, 0),
+        "images of text ", text, " with ", pixels.size(), " words of pixels");
+  copy_to_device<std::int32_t>(handle, p.pixels, pixels);
+  fence(handle, "model/decoder passes pixels");
+  Decoding<P> decoding;
+  decoding.queries = p.queries;
+  const std::int64_t rows = model_.source_rows();
+  if (image_rows_.data() != nullptr) decoding.images.rows = rows_of(image_rows_, text * rows, rows);
+  if (p.embedding) embed(handle, p, decoding);
+  run_layers(handle, p, decoding);
 }
 
 template class Decoder<Fp32>;

@@ -2,6 +2,7 @@
 #include <trireme/model/image_operations.hpp>
 
 #include <trireme/architecture/objective.hpp>
+#include <trireme/kernels/elementwise.hpp>
 
 #include <algorithm>
 #include <array>
@@ -89,7 +90,18 @@ SpliceOperation<P>::SpliceOperation(const architecture::Operation& op,
       places_{place.model().sequence, place.model().source_rows(), place.axis.rows().offset} {}
 
 template <class P>
+void SpliceOperation<P>::decode(const PassArguments<P>& c, const ImageDecoding<T>& images) const {
+  if (images.places.data() == nullptr)
+    return kernels::copy<T>(c.handle, flat(images.rows),
+                            flat<const T>(c.values.matrix(this->op_.inputs[1])));
+  const View2<T> y = c.values.matrix(this->op_.output);
+  kernels::splice_images<T>(c.handle, y, c.values.matrix(this->op_.input()), images.rows,
+                            images.places, {extent(y, 0), extent(images.rows, 0), 0});
+}
+
+template <class P>
 void SpliceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  if (c.decoding != nullptr) return decode(c, c.decoding->images);
   const View2<T> own = c.values.matrix(this->op_.inputs[1]);
   const View2<T> images =
       images_axis_.gather(c.handle, c.scratch.all(images_axis_, own), own, "images, forward");

@@ -127,10 +127,11 @@ class TypedGenerator final : public Generator {
           return give_up(groups, group);
         take_tokens(group, texts, end_token);
         for (; next < texts.count() && group.texts.has_room(); ++next) {
+          std::vector<std::int32_t> tokens = texts.begin(next);
           if (source_sequence_ > 0)
-            group.texts.begin(next, {start_token_}, texts.begin(next));
+            group.texts.begin(next, {start_token_}, std::move(tokens));
           else
-            group.texts.begin(next, texts.begin(next));
+            group.texts.begin(next, tokens, {}, texts.images(next));
         }
         if (group.texts.empty()) continue;
         any = true;
@@ -179,7 +180,10 @@ class TypedGenerator final : public Generator {
       pipeline_.end_group(handle_);
       pipeline_.wait(request, "hidden states, generation");
     }
-    decoder_.run(handle_, next.rows, next.width, next.with_logits);
+    if (next.pixels.empty())
+      decoder_.run(handle_, next.rows, next.width, next.with_logits);
+    else
+      decoder_.see(handle_, next.place, next.pixels);
     if (!is_last()) {
       pipeline_.begin_group();
       send_ = pipeline_.start_send<T>(handle_, x, pipeline_.rank() + 1, 1);

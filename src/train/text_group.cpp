@@ -35,22 +35,26 @@ void TextGroup::keep_last(std::vector<std::int32_t>& tokens, std::int64_t most) 
 }
 
 void TextGroup::begin(std::size_t text, const std::vector<std::int32_t>& tokens,
-                      std::vector<std::int32_t> source) {
+                      std::vector<std::int32_t> source, TextImages images) {
   check(!tokens.empty(), "text ", text, " has no token");
   check(source.empty() == (source_sequence_ == 0) && std::ssize(source) <= source_sequence_,
         "the source of text ", text, " has ", source.size(), " tokens, expected at most ",
         source_sequence_, ", and at least one with an encoder");
   const auto free = std::ranges::find_if(places_, [](const Place& p) { return !p.text; });
   check(free != places_.end(), "no room for text ", text);
-  *free = {text, tokens, std::move(source)};
+  check(images.rows.empty() || images.rows.size() == tokens.size(), "text ", text, " has ",
+        tokens.size(), " tokens, and rows of images of ", images.rows.size());
+  *free = {text, tokens, std::move(source), std::move(images.rows), std::move(images.pixels)};
   keep_last(free->tokens, sequence_);
+  keep_last(free->image_rows, sequence_);
 }
 
 model::CachedToken TextGroup::pass_token(std::size_t place) {
   Place& p = places_[place];
   const auto position = static_cast<std::int32_t>(p.passed++);
-  return {first_place_ + static_cast<std::int32_t>(place),
-          p.tokens[static_cast<std::size_t>(position)], position};
+  const auto at = static_cast<std::size_t>(position);
+  return {first_place_ + static_cast<std::int32_t>(place), p.tokens[at], position,
+          at < p.image_rows.size() ? p.image_rows[at] : -1};
 }
 
 auto TextGroup::next_sources() -> Pass {
@@ -73,6 +77,10 @@ auto TextGroup::next() -> Pass {
   for (const Place& p : places_)
     if (p.text) waiting += p.waiting() - 1;
   drawing_.assign(places_.size(), std::nullopt);
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (!places_[i].pixels.empty())
+      return {model::PassWidth::source, {}, std::exchange(places_[i].pixels, {}),
+              first_place_ + static_cast<std::int32_t>(i)};
   Pass pass = next_sources();
   if (!pass.rows.empty()) return pass;
   pass = {};
@@ -103,8 +111,10 @@ void TextGroup::append(std::size_t row, std::int32_t token, bool continues) {
   }
   ++p.drawn;
   p.tokens.push_back(token);
+  if (!p.image_rows.empty()) p.image_rows.push_back(-1);
   if (std::ssize(p.tokens) <= sequence_) return;
   keep_last(p.tokens, std::max<std::int64_t>(1, sequence_ / 2));
+  keep_last(p.image_rows, std::max<std::int64_t>(1, sequence_ / 2));
   p.passed = 0;
 }
 

@@ -115,6 +115,14 @@ struct SourceDecoding {
   kernels::CacheRows ends;               ///< of the R rows: last positions of their sources
 };
 
+/// Rows of images in generation: a pass over the images of a text writes them, and passes over
+/// tokens read them.
+template <class T>
+struct ImageDecoding {
+  View2<T> rows;                    // [I', D] of one text, or [B I', D] of all texts
+  View1<const std::int32_t> places;  // [R] row of each token in `rows`, or −1; empty: writes
+};
+
 /// Arguments of generation in addition to the arguments of a forward pass.
 template <class P>
 struct Decoding {
@@ -124,6 +132,7 @@ struct Decoding {
   View2<T> queries;                  // [R, H K] scratch
   kernels::CacheRows rows;           ///< positions of the R rows in the caches
   SourceDecoding<P> source = {};     ///< for models with an encoder
+  ImageDecoding<T> images = {};      ///< for models that see images
   View2<Accumulate<T>> logits = {};  // [R, V] result of the head; empty for layers
 };
 

@@ -18,13 +18,15 @@ struct CachedToken {
   std::int32_t text = -1;
   std::int32_t token = 0;
   std::int32_t position = 0;
+  std::int32_t image_row = -1;  ///< row of its image among those of the text's images; −1: none
   bool operator==(const CachedToken&) const = default;
 };
 
 /// Width of a pass: `narrow` has Decoder::Sizes::rows rows and may compute logits; `wide` has
 /// wide_rows rows and computes no logits. A model with an encoder has passes over sources instead
 /// of `wide`: `source` has wide_rows rows, or fewer if the encoder reads fewer tokens, and
-/// `long_source` as many rows as the encoder reads tokens.
+/// `long_source` as many rows as the encoder reads tokens. A model that sees images has a pass
+/// `source` over the images of a text.
 enum class PassWidth : std::uint8_t { narrow, wide, source, long_source };
 inline constexpr std::int64_t wide_rows = 64;
 
@@ -67,6 +69,10 @@ class Decoder {
   /// text. Waits for the copy of `rows` to the device. Collective on the tensor axis.
   void run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
            bool with_logits);
+  /// The pass `source` of a model that sees images: computes the rows of a text's images, which the
+  /// passes over its tokens read. `pixels`: deck::VisionConfig::pixel_words() words, with zeros for
+  /// absent images. Waits for their copy to the device. Collective on the tensor axis.
+  void see(const Handle& handle, std::int32_t text, std::span<const std::int32_t> pixels);
 
  private:
   /// State that depends on the number of rows.
@@ -97,10 +103,16 @@ class Decoder {
     View2<T> queries;                   // [R, H·K]
     View2<std::int32_t> rows;           // [columns, R]: texts, tokens, positions, then see copy()
     std::vector<std::int32_t> on_host;  ///< host copy of `rows`
+    View1<std::int32_t> pixels;         // of a pass over images
   };
 
   const Pass& pass(PassWidth width) const { return *passes_.at(static_cast<std::size_t>(width)); }
   void take_memory(Arena& arena);
+  bool sees_images(const Pass& pass) const { return pass.reads_sources() && model_.vision.present(); }
+  /// Whether a layer of this rank is the projector of images.
+  bool is_projector(const Pass& pass, std::size_t layer) const {
+    return model_.is_projector(pass.layers[layer]->number() - architecture::block_of_layer(0));
+  }
   /// Copies the rows of a pass to the device.
   void copy(const Handle& handle, Pass& pass, std::span<const CachedToken> rows);
   void embed(const Handle& handle, const Pass& pass, const Decoding<P>& decoding) const;
@@ -125,6 +137,7 @@ class Decoder {
     View3<T> keys, values, source_keys, source_values;
   };
   std::vector<Cache> caches_;
+  View2<T> image_rows_;  // [B I', D] rows of images of all texts; empty without the projector
   View2<Accumulate<T>> logits_;
   BlockMemory head_memory_;
 };

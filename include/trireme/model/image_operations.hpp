@@ -63,6 +63,7 @@ class SpliceOperation final : public BlockOperation<P> {
                       bool accumulate) const override;
 
  private:
+  void decode(const PassArguments<P>& call, const ImageDecoding<T>& images) const;
   View1<const std::int32_t> rows(const PassArguments<P>& call) const {
     return call.context.fields[field_];
   }

@@ -37,6 +37,12 @@ class LogitError : public Error {
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
+/// The images of a text, for models that see images.
+struct TextImages {
+  std::vector<std::int32_t> rows = {};    ///< CachedToken::image_row of each token of the text
+  std::vector<std::int32_t> pixels = {};  ///< as for model::Decoder::see(); empty without images
+};
+
 /// Texts to continue, and receiver of their generated tokens.
 class Continuations {
  public:
@@ -45,6 +51,8 @@ class Continuations {
   /// Begins text i and returns its tokens so far, at least one; with an encoder, the source of the
   /// text instead, of at most [encoder] sequence tokens.
   virtual std::vector<std::int32_t> begin(std::size_t i) = 0;
+  /// The images of text i after begin(i); empty without images.
+  virtual TextImages images(std::size_t) { return {}; }
   /// Index of text i among all texts of the command.
   virtual std::uint32_t sample(std::size_t i) const = 0;
   /// Receives the next token of text i. Returns false if the text ends with this token.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/model/decoder.hpp>
+#include <trireme/train/generator.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,18 +22,21 @@ class TextGroup {
   bool has_room() const;
   bool empty() const;
   /// Assigns a free place to a text of at least one token, and stores its last `sequence` tokens.
-  /// `source`: tokens that the encoder reads; none without an encoder.
+  /// `source`: tokens that the encoder reads; none without an encoder. `images`: of the text.
   void begin(std::size_t text, const std::vector<std::int32_t>& tokens,
-             std::vector<std::int32_t> source = {});
+             std::vector<std::int32_t> source = {}, TextImages images = {});
 
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;
     std::vector<model::CachedToken> rows;
+    std::vector<std::int32_t> pixels = {};  ///< of a pass over the images of a text
+    std::int32_t place = 0;                 ///< of this text in the cache
     bool with_logits = false;  ///< whether to compute logits
   };
   /// Selects the tokens of the next pass. A narrow pass has one token per text, in the row of the
   /// text's place. A wide pass has up to model::wide_rows tokens, without the last tokens of texts.
-  /// A pass over sources has whole sources; all sources are passed before the next token of a text.
+  /// A pass over sources has whole sources; all sources are passed before the next token of a text,
+  /// and so are the images, of one text at a time.
   Pass next();
   /// By row: the text whose logits the last pass has computed, or std::nullopt.
   const std::vector<std::optional<std::size_t>>& drawing() const { return drawing_; }
@@ -49,6 +53,8 @@ class TextGroup {
     std::optional<std::size_t> text;
     std::vector<std::int32_t> tokens;  ///< tokens of the text from position 0 on
     std::vector<std::int32_t> source;  ///< tokens of the source until they are passed
+    std::vector<std::int32_t> image_rows = {};  ///< of the tokens; empty without images
+    std::vector<std::int32_t> pixels = {};      ///< of the images until they are passed
     std::int64_t passed = 0;           ///< number of tokens that are in the cache
     std::int64_t drawn = 0;
 
