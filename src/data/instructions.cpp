@@ -36,9 +36,10 @@ LineKind kind_of(const JsonLine& line, bool with_images) {
         "needs exactly one of \"text\", \"messages\", \"prompt\" with \"completion\", and "
         "\"source\" with \"target\"");
   if (!with_images && !is_text && has_images(line))
-    throw UsageError(text(line.where(),
-                          ": has images; read them with --images SIZE and "
-                          "--image-tokens N, or remove the member"));
+    throw UsageError(text(line.where(), ": has the member \"",
+                          line.has("images") ? "images" : "image",
+                          "\", which is read with --images SIZE and --image-tokens N; give these "
+                          "options, or remove the member"));
   if (is_text)
     expect_full_weight(line);  // other members describe the text
   else if (completes)

@@ -2,6 +2,7 @@
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/io/image.hpp>
+#include <trireme/io/image_formats.hpp>
 #include <trireme/io/image_resize.hpp>
 
 #include <support/temporary_folder.hpp>
@@ -52,6 +53,10 @@ class ImageLines : public ::testing::Test {
     options_.output = folder_.file("out.h5");
     options_.tokenizer = folder_.file("tokenizer.json");
     options_.images = TokenizeImages{12, io::ImageFit::crop, {"<image>", copies, "", ""}};
+  }
+
+  void SetUp() override {
+    if (!io::decodes_png() || !io::decodes_jpeg()) GTEST_SKIP() << "built without the libraries";
   }
 
   /// Tokenizes lines. Errors are thrown.
