@@ -76,8 +76,10 @@ Json parsed(const Json& value) {
 /// Reads one message; errors name the line and the number of the message.
 class MessageReader {
  public:
-  MessageReader(const JsonLine& line, const Json& json, std::size_t number)
-      : line_(line), json_(json), number_(number) {}
+  /// Appends the paths of the message's images to `images`.
+  MessageReader(const JsonLine& line, const Json& json, std::size_t number,
+                std::string_view image_mark, std::vector<std::string>& images)
+      : line_(line), json_(json), number_(number), image_mark_(image_mark), images_(images) {}
 
   ChatMessage read() {
     ChatMessage message;
@@ -114,8 +116,36 @@ class MessageReader {
 
   std::string content(const ChatMessage& message) const {
     if (!message.calls.empty() && !has("content")) return "";
+    if (has("content") && json_["content"].is_array()) return joined_parts(json_["content"]);
     if (!is_string("content")) refuse_form();
     return json_["content"].get<std::string>();
+  }
+
+  /// The text of a list of parts: the texts, and a mark for each image.
+  std::string joined_parts(const Json& parts) const {
+    std::string words;
+    for (const Json& part : parts) {
+      const std::string type = part.is_object() ? optional_string(part, "type") : "";
+      if (type != "text" && type != "image")
+        refuse(R"(has a part of "content" that is neither {"type": "text", "text": "..."} nor )"
+               R"({"type": "image", "image": "PATH"})");
+      const bool is_text = type == "text";
+      const auto unknown = is_text ? unknown_member(part, {"type", "text"})
+                                   : unknown_member(part, {"type", "image", "path"});
+      if (unknown)
+        refuse(text("has a part of \"content\" of type ", type, " with the member \"", *unknown,
+                    "\", which Trireme does not read; remove it"));
+      if (is_text) {
+        words += optional_string(part, "text");
+        continue;
+      }
+      if (image_mark_.empty())
+        refuse("has an image, which only `trireme tokenize --images SIZE` reads");
+      const std::string path = optional_string(part, "image");
+      images_.push_back(path.empty() ? optional_string(part, "path") : path);
+      words += image_mark_;
+    }
+    return words;
   }
 
   std::vector<ToolCall> calls(const std::string& role) const {
@@ -185,6 +215,8 @@ class MessageReader {
   const JsonLine& line_;
   const Json& json_;
   std::size_t number_;
+  std::string_view image_mark_;
+  std::vector<std::string>& images_;
 };
 
 std::vector<Json> tools_of(const JsonLine& line) {
@@ -219,13 +251,14 @@ void expect_known_members(const JsonLine& line, std::initializer_list<std::strin
                           *unknown, "\"])')"));
 }
 
-Chat chat_of(const JsonLine& line) {
+Chat chat_of(const JsonLine& line, std::string_view image_mark) {
   const auto& list = line.json()["messages"];
   constexpr const char* expected = "a list of objects with \"role\" and \"content\"";
   if (!list.is_array() || list.empty()) line.refuse("messages", expected);
   Chat chat;
   for (const auto& entry : list)
-    chat.messages.push_back(MessageReader(line, entry, chat.messages.size() + 1).read());
+    chat.messages.push_back(
+        MessageReader(line, entry, chat.messages.size() + 1, image_mark, chat.images).read());
   chat.tools = tools_of(line);
   try {
     for (const ChatMessage& message : chat.messages)

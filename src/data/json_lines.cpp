@@ -48,6 +48,8 @@ void use_line(std::string_view line, const std::string& where, const std::string
 void with_place(const std::string& place, const std::function<void()>& use) {
   try {
     use();
+  } catch (const PlacedError&) {
+    throw;
   } catch (const UsageError& error) {
     if (std::string_view(error.what()).starts_with(place)) throw;
     throw UsageError(text(place, ": ", error.what()));

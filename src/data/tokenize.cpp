@@ -5,6 +5,7 @@
 #include <trireme/base/philox.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
+#include <trireme/data/image_queue.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
 #include <trireme/data/token_file_writer.hpp>
@@ -19,6 +20,8 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace trireme::data {
@@ -26,6 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t most_image_tokens = 1 << 20;
 constexpr std::uint32_t split_stream = 1u << 27;  // not a stream of the sample permutation
 TokenizerSource source_of(const TokenizeOptions& options) {
   return {options.tokenizer, options.end_of_document};
@@ -35,6 +39,8 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
   if (options.format != TextFormat::by_name) return options.format == TextFormat::jsonl;
   return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
+
+using UseLine = std::function<void(const JsonLine&, const std::string& path)>;
 
 /// Divides documents between the training and the validation file by their numbers, or holds out
 /// the end of the text or the last JSON lines for validation.
@@ -160,10 +166,14 @@ class Documents {
         division_(std::move(division)),
         tokenizer_(tokenizer),
         encoder_(tokenizer.encoder({options.special_tokens})),
-        train_(options.output, tokenizer.name(), tokenizer.vocabulary(), source_of(options)) {
+        train_(options.output, tokenizer.name(), tokenizer.vocabulary(), source_of(options),
+               form_of_images()) {
     if (!options.validation_output.empty())
       validation_ = std::make_unique<TokenFileWriter>(options.validation_output, tokenizer.name(),
-                                                      tokenizer.vocabulary(), source_of(options));
+                                                      tokenizer.vocabulary(), source_of(options),
+                                                      form_of_images());
+    if (options.images)
+      images_ = std::make_unique<ImageQueue>(options.images->size, options.images->fit);
   }
 
   void piece(std::string_view bytes) {
@@ -178,16 +188,19 @@ class Documents {
     division_.end_document();
   }
 
-  void add(const CountedTokens& document) {
+  /// `place`: of the line; `folder`: of its file.
+  void add(CountedTokens document, const std::string& place, const std::string& folder) {
     if (document.ids.empty()) return;
     TokenFileWriter& file = division_.is_for_validation(number_) ? *validation_ : train_;
-    std::span<const std::int32_t> rest(document.ids);
-    for (const auto& [count, counted] : document.runs) {
-      file.append(rest.first(static_cast<std::size_t>(count)), counted);
-      rest = rest.subspan(static_cast<std::size_t>(count));
-    }
-    file.end_document(document.text_bytes);
+    if (images_)
+      images_->push(std::move(document), file, place, folder);
+    else
+      append_tokens(file, document);
     ++number_;
+  }
+  /// Writes the documents whose images are not yet decoded. Call after the last document.
+  void finish_images() {
+    if (images_) images_->finish();
   }
 
   /// Completes the files. Calls `before` after both files are known to have documents.
@@ -206,6 +219,9 @@ class Documents {
                 remedy);
     check_usage(!validation_ || validation_->documents() > 0, options_.validation_output, ": ",
                 none, " chosen for validation", remedy);
+    check_usage(!images_ || train_.images() + (validation_ ? validation_->images() : 0) > 0,
+                "--images, but no line of ", join(options_.inputs, ", "),
+                " has an image; write lines with \"image\" or \"images\", or leave out --images");
     before();
     const std::string sources = join(options_.inputs, "\n");
     if (validation_) validation_->commit(sources);
@@ -237,13 +253,21 @@ class Documents {
   }
 
   static TokenizeCounts part(const TokenFileWriter& file) {
-    return {file.documents(), file.tokens(), file.text_bytes(), file.counted()};
+    return {file.documents(), file.tokens(), file.text_bytes(), file.counted(), file.images()};
+  }
+
+  std::optional<ImageForm> form_of_images() const {
+    if (!options_.images) return std::nullopt;
+    const ImageText& form = options_.images->text;
+    return ImageForm{options_.images->size, 0, tokenizer_.special_token(form.token), form.copies,
+                     0};
   }
 
   const TokenizeOptions& options_;
   Division division_;
   const Tokenizer& tokenizer_;
   std::unique_ptr<Encoder> encoder_;
+  std::unique_ptr<ImageQueue> images_;  ///< null without images
   TokenFileWriter train_;
   std::unique_ptr<TokenFileWriter> validation_;
   TokenFileWriter* current_ = nullptr;  // file of the document that has begun
@@ -252,12 +276,12 @@ class Documents {
   std::int64_t number_ = 0;      // number of the current document
 };
 
-/// Returns TokenizeSummary::binary.
+/// Calls use_line(line, path of its file) for JSON lines. Returns TokenizeSummary::binary.
 std::vector<std::string> read_documents(const TokenizeOptions& options,
                                         const std::vector<std::string>& files,
                                         const TokenizeProgress& progress,
                                         const DocumentSplitter::Sink& sink,
-                                        const std::function<void(const JsonLine&)>& use_line) {
+                                        const UseLine& use_line) {
   std::vector<std::string> binary;
   DocumentSplitter splitter(options.document_separator);
   std::vector<char> buffer(read_bytes);
@@ -265,10 +289,12 @@ std::vector<std::string> read_documents(const TokenizeOptions& options,
   for (const auto& path : files) {
     if (has_json_lines(options, path)) {
       const std::int64_t before = total_bytes;
-      read_json_lines(path, instruction_form, use_line, [&](std::int64_t bytes) {
-        total_bytes = before + bytes;
-        progress(total_bytes);
-      });
+      read_json_lines(
+          path, instruction_form, [&](const JsonLine& line) { use_line(line, path); },
+          [&](std::int64_t bytes) {
+            total_bytes = before + bytes;
+            progress(total_bytes);
+          });
       continue;
     }
     const std::string place = path == "-" ? "standard input" : path;
@@ -286,10 +312,30 @@ std::vector<std::string> read_documents(const TokenizeOptions& options,
   return binary;
 }
 
+std::optional<ImageText> image_text_of(const TokenizeOptions& options) {
+  if (!options.images) return std::nullopt;
+  return options.images->text;
+}
+
+/// Appends the image token, and the beginning and the end of images if they are names <NAME>.
+void add_image_tokens(const ImageText& images, std::vector<std::string_view>& special) {
+  special.push_back(images.token);
+  for (const std::string_view words :
+       {std::string_view(images.begin), std::string_view(images.end)}) {
+    const std::size_t first = words.find_first_not_of(" \t\n");
+    if (first == words.npos) continue;
+    const std::string_view name = words.substr(first, words.find_last_not_of(" \t\n") + 1 - first);
+    if (name.starts_with('<') && name.ends_with('>') &&
+        std::ranges::find(special, name) == special.end())
+      special.push_back(name);
+  }
+}
+
 /// Trains a BPE on the training documents and returns its tokenizer.json.
 std::string learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
                       Division division, const TokenizeProgress& progress) {
   BpeTrainer trainer;
+  const auto marks = image_text_of(options);
   std::int64_t number = 0;
   bool begun = false;
   const auto end = [&] {
@@ -311,9 +357,9 @@ std::string learn_bpe(const TokenizeOptions& options, const std::vector<std::str
                     end();
                     division.end_document();
                   }},
-                 [&](const JsonLine& line) {
-                   bool is_empty = true;
-                   for (const std::string& words : texts_of(line, options.chat)) {
+                 [&](const JsonLine& line, const std::string&) {
+                   bool is_empty = !(options.images && has_images(line));
+                   for (const std::string& words : texts_of(line, options.chat, marks)) {
                      if (words.empty()) continue;
                      is_empty = false;
                      if (!division.is_for_validation(number)) trainer.feed(words);
@@ -321,7 +367,24 @@ std::string learn_bpe(const TokenizeOptions& options, const std::vector<std::str
                    }
                    number += is_empty ? 0 : 1;
                  });
-  return tokenizer_json(trainer.train(options.train_bpe, special_tokens_of(options.chat, true)));
+  std::vector<std::string_view> special = special_tokens_of(options.chat, true);
+  if (options.images) add_image_tokens(options.images->text, special);
+  return tokenizer_json(trainer.train(options.train_bpe, special));
+}
+
+void check_images(const TokenizeImages& o) {
+  check_usage(o.size >= 1 && o.size <= image_size_limit, "--images ", o.size, ", expected 1 to ",
+              image_size_limit, " pixels per side");
+  check_usage(o.text.copies >= 1 && o.text.copies <= most_image_tokens,
+              "--images needs --image-tokens N, the number of tokens of an image, 1 to ",
+              most_image_tokens,
+              ": 576 for CLIP ViT-L/14 with 336 pixels, 256 for Gemma 3; for other models (size / "
+              "patch)^2, after pooling");
+  check_usage(!o.text.token.empty(), "--image-token is empty, expected the name of a token");
+  check_usage(marks_in(o.text.begin + "\n" + o.text.end, o.text) == 0,
+              "--image-begin and "
+              "--image-end contain the image token ",
+              o.text.token, "; leave it out");
 }
 
 void check_options(const TokenizeOptions& o) {
@@ -333,6 +396,7 @@ void check_options(const TokenizeOptions& o) {
                 "--train-bpe uses <|endoftext|> as end-of-document token; remove ",
                 o.end_of_document);
   }
+  if (o.images) check_images(*o.images);
   if (o.validation_output.empty()) return;
   check_usage(o.validation_fraction > 0 && o.validation_fraction < 1, "--validation-fraction ",
               o.validation_fraction, ", expected a number between 0 and 1");
@@ -352,6 +416,9 @@ void check_formats(const TokenizeOptions& o, const std::vector<std::string>& fil
               name_of(o.chat), ": ", lines == files.end() ? "" : *lines,
               " is read as JSON lines, but ", plain == files.end() ? "" : *plain,
               " as text; give files of one kind, or --format jsonl for all");
+  check_usage(!o.images || lines != files.end(),
+              "--images: no input is read as JSON lines, which name the images; name the files "
+              ".jsonl, or give --format jsonl");
   check_usage(o.document_separator.empty() || lines == files.end(),
               "--document-separator splits texts, but ", lines == files.end() ? "" : *lines,
               " is read as JSON lines, each a document; leave it out, or give --format text");
@@ -423,13 +490,17 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
   std::unique_ptr<InstructionEncoder> instructions;
   if (options.chat != ChatFormat::none ||
       std::ranges::any_of(files, [&](const auto& path) { return has_json_lines(options, path); }))
-    instructions =
-        std::make_unique<InstructionEncoder>(*tokenizer, options.chat, options.special_tokens);
+    instructions = std::make_unique<InstructionEncoder>(
+        *tokenizer, options.chat, options.special_tokens, image_text_of(options));
   Documents documents(options, *tokenizer, division);
   auto binary = read_documents(
       options, files, progress,
       {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }},
-      [&](const JsonLine& line) { documents.add(instructions->encode(line)); });
+      [&](const JsonLine& line, const std::string& path) {
+        documents.add(instructions->encode(line), line.where(),
+                      path == "-" ? "" : fs::path(path).parent_path().string());
+      });
+  documents.finish_images();
   documents.commit([&] {  // after all checks: a command that fails leaves no file
     if (!learned.empty()) io::replace_file(options.tokenizer, learned);
   });

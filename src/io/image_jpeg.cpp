@@ -111,6 +111,10 @@ bool read_jpeg_rows(JpegDecoder& d, std::uint8_t* pixels) {
 
 }  // namespace
 
+bool decodes_jpeg() {
+  return true;
+}
+
 OrientedImage decode_jpeg(std::span<const std::byte> file, const std::string& path) {
   JpegDecoder decoder;
   const auto expect = [&](bool done) {
@@ -141,6 +145,10 @@ OrientedImage decode_jpeg(std::span<const std::byte> file, const std::string& pa
 #else
 
 namespace trireme::io {
+
+bool decodes_jpeg() {
+  return false;
+}
 
 OrientedImage decode_jpeg(std::span<const std::byte>, const std::string& path) {
   throw UsageError(text(path,

@@ -106,6 +106,10 @@ void remove_alpha(std::vector<std::uint8_t>& pixels) {
 
 }  // namespace
 
+bool decodes_png() {
+  return true;
+}
+
 OrientedImage decode_png(std::span<const std::byte> file, const std::string& path) {
   PngDecoder decoder(file);
   const auto expect = [&](bool done) {
@@ -138,6 +142,10 @@ OrientedImage decode_png(std::span<const std::byte> file, const std::string& pat
 #else
 
 namespace trireme::io {
+
+bool decodes_png() {
+  return false;
+}
 
 OrientedImage decode_png(std::span<const std::byte>, const std::string& path) {
   throw UsageError(text(path,

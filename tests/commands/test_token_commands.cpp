@@ -3,6 +3,7 @@
 
 #include <support/shell.hpp>
 
+#include <filesystem>
 #include <string>
 
 namespace trireme::commands {
@@ -100,6 +101,57 @@ TEST(TokenCommands, InspectShowsAndDecodesMegatronFiles) {
   expect_error(folder, "give it with --tokenizer PATH");
   ASSERT_EQ(shell(folder, "trireme inspect --decode --tokenizer bytes p.idx"), 0);
   EXPECT_EQ(read_file(folder.file("out")), "hi");
+}
+
+/// An image as a NumPy array, which every build reads.
+std::string array_of_image(int height, int width) {
+  using namespace std::string_literals;
+  std::string header =
+      text("{'descr': '|u1', 'fortran_order': False, 'shape': (", height, ", ", width, ", 3), }");
+  header.resize(117, ' ');
+  std::string pixels;
+  for (int i = 0; i < height * width * 3; ++i) pixels += static_cast<char>(i * 37);
+  return "\x93NUMPY\x01\0\x76\0"s + header + "\n" + pixels;
+}
+
+TEST(TokenCommands, ImagesOfJsonLinesAreStoredShownAndVerified) {
+  const TemporaryFolder folder;
+  folder.write("a.npy", array_of_image(9, 14));
+  std::string lines;
+  for (int i = 0; i < 20; ++i)
+    lines += R"({"image": "../a.npy", "prompt": "See <image> here?", "completion": " Yes"})"
+             "\n";
+  std::filesystem::create_directory(folder.file("in"));
+  folder.write("in/lines.jsonl", lines);
+  const std::string tokenize = "trireme tokenize -o t.h5 --train-bpe 260 in/lines.jsonl ";
+  ASSERT_EQ(shell(folder, tokenize + "--images 8 --image-tokens 4 --image-fit pad"), 0);
+  expect_output(folder, "t.h5: 20 images\n");
+  ASSERT_EQ(shell(folder, "trireme inspect --verify t.h5"), 0);
+  expect_output(folder, "format      token file, version 3\n");
+  expect_output(folder,
+                "images      20 of 8 x 8 pixels, at most 1 in a document, each for 4 tokens");
+  expect_output(folder, "all checksums match");
+  ASSERT_EQ(shell(folder, "trireme inspect --decode t.h5"), 0);
+  expect_output(folder, R"("text":"See <image> here?"})");
+  ASSERT_EQ(shell(folder, "trireme inspect --json - t.h5"), 0);
+  expect_output(folder, R"("tokens_per_image": 4)");
+  EXPECT_EQ(shell(folder, tokenize + "--images 8"), 2);
+  expect_error(folder, "--image-tokens N");
+  EXPECT_EQ(shell(folder, tokenize + "--image-tokens 4"), 2);
+  expect_error(folder, "--images");
+  EXPECT_EQ(shell(folder, tokenize + "--images 8 --image-tokens 4 --image-fit squeeze"), 2);
+  expect_error(folder, "crop, stretch, pad");
+  EXPECT_EQ(shell(folder, tokenize), 2);
+  expect_error(folder, "in/lines.jsonl:1: has the member \"image\"");
+  EXPECT_EQ(shell(folder, "rm a.npy && " + tokenize + "--images 8 --image-tokens 4"), 2);
+  expect_error(folder, "in/lines.jsonl:1: in/../a.npy");
+  folder.write("deck.toml",
+               "[run]\nsteps = 20\n[model]\nfamily = \"llama\"\nlayers = 1\nhidden = 32\n"
+               "heads = 2\nsequence = 16\nvocabulary = 260\n[batch]\nglobal = 4\nmicro = 4\n"
+               "[optimizer]\nlearning_rate = 1e-2\n[data]\ntrain = \"t.h5\"\n"
+               "tokenizer = \"tokenizer.json\"\n");
+  EXPECT_EQ(shell(folder, "trireme check deck.toml"), 2);
+  expect_error(folder, "t.h5: has images, which this deck's model does not see");
 }
 
 TEST(TokenCommands, CheckShowsEpochsOfEachFileOfABlend) {

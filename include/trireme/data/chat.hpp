@@ -42,6 +42,8 @@ struct ChatMessage {
 struct Chat {
   std::vector<ChatMessage> messages;
   std::vector<nlohmann::ordered_json> tools = {};
+  /// Paths of the messages' image parts in order; "" for a part without a path.
+  std::vector<std::string> images = {};
 };
 
 /// Whether a conversation has tools, calls of tools or results of calls.

@@ -11,9 +11,11 @@
 /// Conversations in JSON lines. docs/token_files.md lists the members that lines may have.
 namespace trireme::data {
 
-/// The conversation of a line {"messages": [{"role", "content"}, ...], "tools": [...]}. UsageError
-/// with the line's place for any other line.
-Chat chat_of(const JsonLine& line);
+/// The conversation of a line {"messages": [{"role", "content"}, ...], "tools": [...]}. A content
+/// may be a list of parts {"type": "text", "text"} and {"type": "image", "image": path}, which
+/// becomes one text with `image_mark` for each image. UsageError with the line's place for any
+/// other line, and for images if `image_mark` is "".
+Chat chat_of(const JsonLine& line, std::string_view image_mark = {});
 
 /// UsageError for a member that has a value and is neither in `read` nor a description of the data,
 /// and for a loss weight other than 1 or true.

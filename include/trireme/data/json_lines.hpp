@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/base/check.hpp>
+
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
@@ -38,8 +40,14 @@ class JsonLine {
   std::string form_;
 };
 
+/// A UsageError whose message begins with its place.
+class PlacedError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 /// Calls `use`. Prepends `place` to the message of a UsageError, unless the message begins with
-/// `place`.
+/// `place` or the error is a PlacedError.
 void with_place(const std::string& place, const std::function<void()>& use);
 
 /// Calls `use` with each line of a file, plain or gzip ("-": standard input), in bounded memory.

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <trireme/data/chat.hpp>
+#include <trireme/data/image_lines.hpp>
+#include <trireme/io/image_resize.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,13 @@ enum class TextFormat : std::uint8_t {
   by_name,  ///< .jsonl and .jsonl.gz: JSON lines; others: text
   text,
   jsonl  ///< each line is a document (InstructionEncoder)
+};
+
+/// How images are read and stored.
+struct TokenizeImages {
+  std::int64_t size = 0;  ///< pixels per side
+  io::ImageFit fit = io::ImageFit::crop;
+  ImageText text = {};
 };
 
 /// The options of `trireme tokenize`.
@@ -32,7 +42,8 @@ struct TokenizeOptions {
   double validation_fraction = 0;       ///< fraction of the documents for validation
   std::uint64_t seed = 0;               ///< seed for the choice of validation documents
   TextFormat format = TextFormat::by_name;
-  ChatFormat chat = ChatFormat::none;  ///< chat format of messages in JSON lines
+  ChatFormat chat = ChatFormat::none;         ///< chat format of messages in JSON lines
+  std::optional<TokenizeImages> images = {};  ///< without, lines with images are errors
 };
 
 struct TokenizeCounts {
@@ -40,6 +51,7 @@ struct TokenizeCounts {
   std::int64_t tokens = 0;
   std::int64_t text_bytes = 0;
   std::int64_t counted = 0;  ///< tokens that count in the loss
+  std::int64_t images = 0;
 };
 
 struct TokenizeSummary {

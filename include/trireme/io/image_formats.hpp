@@ -16,6 +16,10 @@ struct OrientedImage {
   int orientation = 1;
 };
 
+/// Whether this build has the format's library. Without, the decoder throws a UsageError that says
+/// what to install.
+bool decodes_png();
+bool decodes_jpeg();
 OrientedImage decode_png(std::span<const std::byte> file, const std::string& path);
 OrientedImage decode_jpeg(std::span<const std::byte> file, const std::string& path);
 

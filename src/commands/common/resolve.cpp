@@ -44,7 +44,11 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
   check_usage(data::tokens_exist(path), cited, ": no such file", alone ? "" : text(" ", path),
               "; make it with `trireme tokenize -o ", path, " TEXT...`");
   try {
-    return data::open_tokens(path, deck.config.model.vocabulary);
+    auto file = data::open_tokens(path, deck.config.model.vocabulary);
+    check_usage(!file->images(), path,
+                ": has images, which this deck's model does not see; tokenize the texts without "
+                "images");
+    return file;
   } catch (const UsageError& error) {
     throw UsageError(text("[data] ", key, " (", deck.where("data", key), "): ", error.what()));
   }

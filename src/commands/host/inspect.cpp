@@ -24,6 +24,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <sstream>
 
 namespace trireme::commands {
@@ -99,8 +101,19 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
   return tokenizer;
 }
 
+/// Ids without all but the first of the copies of each image's token.
+std::vector<std::int32_t> with_one_token_per_image(std::span<const std::int32_t> ids,
+                                                   const std::optional<data::ImageForm>& images) {
+  std::vector<std::int32_t> out;
+  std::int64_t copies = 0;
+  for (const std::int32_t id : ids)
+    if (!images || id != images->token || copies++ % images->tokens_per_image == 0)
+      out.push_back(id);
+  return out;
+}
+
 /// Writes one line of JSON per document: the parts of the document whose tokens count in the loss,
-/// and the other parts.
+/// and the other parts. The text has the name of the image token once per image.
 void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokenizer) {
   std::array<std::int64_t, 2> place{};
   for (std::int64_t document = 0; document < file.documents(); ++document) {
@@ -115,7 +128,9 @@ void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokeniz
       while (end < ids.size() && (mask[end] != data::uncounted) == counted) ++end;
       std::string words;
       const std::span<const std::int32_t> all(ids);
-      tokenizer.decode_after(all.first(begin), all.subspan(begin, end - begin), words);
+      tokenizer.decode_after(
+          all.first(begin),
+          with_one_token_per_image(all.subspan(begin, end - begin), file.images()), words);
       parts.push_back({{"counted", counted}, {"tokens", end - begin}, {"text", words}});
     }
     const std::string line =
@@ -167,6 +182,17 @@ ordered_json inspect_megatron(const data::MegatronFile& file, bool verify) {
   return out;
 }
 
+/// The form of the file's images; null without images.
+ordered_json images_json(const data::TokenSource& file) {
+  const auto images = file.images();
+  if (!images) return nullptr;
+  return {{"count", images->images},
+          {"size", images->size},
+          {"token", images->token},
+          {"tokens_per_image", images->tokens_per_image},
+          {"most_per_document", images->most_per_document}};
+}
+
 ordered_json inspect_tokens(const std::string& path, bool verify) {
   const auto opened = data::open_tokens(path);
   if (const auto* megatron = dynamic_cast<const data::MegatronFile*>(opened.get()))
@@ -188,6 +214,10 @@ ordered_json inspect_tokens(const std::string& path, bool verify) {
   if (file.has_mask())
     show("counted     ", with_commas(header.counted), " tokens count in the loss");
   show("documents   ", with_commas(file.documents()));
+  if (const auto images = file.images())
+    show("images      ", with_commas(images->images), " of ", images->size, " x ", images->size,
+         " pixels, at most ", images->most_per_document, " in a document, each for ",
+         images->tokens_per_image, " tokens of id ", images->token);
   show("text        ", with_commas(file.text_bytes()), " bytes");
   for (std::size_t i = 0; i < names.size(); ++i)
     show(i == 0 ? "sources     " : "            ", names[i]);
@@ -207,6 +237,7 @@ ordered_json inspect_tokens(const std::string& path, bool verify) {
                    {"documents", file.documents()},
                    {"text_bytes", file.text_bytes()},
                    {"sources", names},
+                   {"images", images_json(file)},
                    {"checksum", header.tokens_digest.hex()},
                    {"verified", verify}};
   if (!verify) return out;

@@ -27,6 +27,8 @@ void say_part(const std::string& path, const data::TokenizeCounts& part) {
       " bytes of text)");
   if (part.counted < part.tokens)
     say(path, ": ", with_commas(part.counted), " tokens count in the loss");
+  if (part.images > 0)
+    say(path, ": ", with_commas(part.images), part.images == 1 ? " image" : " images");
 }
 
 /// Creates the folder of the file `path`.
@@ -38,11 +40,9 @@ void make_folder_of(const std::string& path) {
 }
 
 nlohmann::ordered_json part_json(const std::string& path, const data::TokenizeCounts& part) {
-  return {{"path", path},
-          {"documents", part.documents},
-          {"tokens", part.tokens},
-          {"counted", part.counted},
-          {"text_bytes", part.text_bytes}};
+  return {{"path", path},          {"documents", part.documents},
+          {"tokens", part.tokens}, {"counted", part.counted},
+          {"images", part.images}, {"text_bytes", part.text_bytes}};
 }
 
 std::string summary_json(const data::TokenizeOptions& options, const data::TokenizeSummary& summary,
@@ -105,6 +105,56 @@ void tokenize_and_report(const data::TokenizeOptions& options, const std::string
                    "; give only the text files"));
 }
 
+/// Options of images. `options` must outlive the command.
+void add_image_options(CLI::App& command, data::TokenizeOptions& options) {
+  const auto images = [&options]() -> data::TokenizeImages& {
+    if (!options.images) options.images.emplace();
+    return *options.images;
+  };
+  auto* size = command
+                   .add_option_function<std::int64_t>(
+                       "--images", [images](std::int64_t pixels) { images().size = pixels; },
+                       "Read the images that JSON lines name, PNG, JPEG or .npy, and store them "
+                       "with this many pixels per side")
+                   ->check(CLI::Range(std::int64_t{1}, data::image_size_limit).description(""))
+                   ->type_name("SIZE");
+  command
+      .add_option_function<std::string>(
+          "--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
+          "How an image becomes a square: crop cuts its centre out, as CLIP; stretch, as SigLIP; "
+          "pad "
+          "adds black bars. Default: crop")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(io::image_fit_names),
+                                                     std::end(io::image_fit_names)))
+                  .description(""))
+      ->type_name("FIT")
+      ->needs(size);
+  command
+      .add_option_function<std::int64_t>(
+          "--image-tokens", [images](std::int64_t copies) { images().text.copies = copies; },
+          "Number of tokens of an image: 576 for CLIP ViT-L/14 with 336 pixels, 256 for Gemma 3")
+      ->type_name("N")
+      ->needs(size);
+  command
+      .add_option_function<std::string>(
+          "--image-token", [images](const std::string& name) { images().text.token = name; },
+          "Special token that stands for images, and marks their places in texts. Default: <image>")
+      ->type_name("TOKEN")
+      ->needs(size);
+  command
+      .add_option_function<std::string>(
+          "--image-begin", [images](const std::string& words) { images().text.begin = words; },
+          "Text before an image, such as the special token <start_of_image>")
+      ->type_name("TEXT")
+      ->needs(size);
+  command
+      .add_option_function<std::string>(
+          "--image-end", [images](const std::string& words) { images().text.end = words; },
+          "Text after an image")
+      ->type_name("TEXT")
+      ->needs(size);
+}
+
 void add_tokenize(CLI::App& app) {
   auto* command =
       app.add_subcommand("tokenize", "Convert text files or JSON lines to a token file");
@@ -163,6 +213,7 @@ void add_tokenize(CLI::App& app) {
           text("Chat format of messages in JSON lines: ", join(data::chat_format_names(), ", ")))
       ->check(CLI::IsMember(data::chat_format_names()).description(""))
       ->type_name("FORMAT");
+  add_image_options(*command, *options);
   auto* validation = command
                          ->add_option("--validation", options->validation_output,
                                       "Second token file, for validation")
@@ -181,7 +232,11 @@ void add_tokenize(CLI::App& app) {
       "  trireme tokenize -o train.h5 --validation validation.h5 \\\n"
       "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz\n"
       "  # conversations, of which the assistant's answers count in the loss\n"
-      "  trireme tokenize -o chats.h5 --tokenizer tokenizer.json --chat chatml chats.jsonl");
+      "  trireme tokenize -o chats.h5 --tokenizer tokenizer.json --chat chatml chats.jsonl\n"
+      "  # {\"image\": \"cat.png\", \"prompt\": \"What is this?\", \"completion\": \" A cat.\"}\n"
+      "  trireme tokenize -o images.h5 --tokenizer tokenizer.json --images 336 --image-tokens 576 "
+      "\\\n"
+      "      images.jsonl");
   const auto json = std::make_shared<std::string>();
   add_json_option(*command, *json, "the summary");
   command->callback([options, json] { tokenize_and_report(*options, *json); });

@@ -54,6 +54,7 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
     )
     variant("nccl", default=True, when="+cuda", description="Messages between devices by NCCL")
     variant("rccl", default=True, when="+rocm", description="Messages between devices by RCCL")
+    variant("images", default=True, description="PNG and JPEG files in trireme tokenize")
     variant("tests", default=False, description="Build the tests for spack install --test=root")
 
     depends_on("c", type="build")
@@ -72,6 +73,8 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("pcre2+jit")  # tokenizing takes 2.4 times as long without
     depends_on("icu4c@60:")
     depends_on("onednn", when="+onednn")
+    depends_on("libpng@1.6:", when="+images")
+    depends_on("libjpeg-turbo", when="+images")
     depends_on("googletest", when="+tests")
 
     depends_on("kokkos@3.4:4")  # 5 has not been tested
@@ -123,6 +126,8 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         args = [
             self.define_from_variant("TRIREME_TESTS", "tests"),
             self.define("TRIREME_ONEDNN", spec.satisfies("+onednn")),
+            self.define("TRIREME_PNG", spec.satisfies("+images")),
+            self.define("TRIREME_JPEG", spec.satisfies("+images")),
             self.define("TRIREME_BENCHMARKS", False),
             self.define("TRIREME_NATIVE", False),  # Spack's compiler wrappers add -march
         ]
