@@ -9,6 +9,19 @@
 
 namespace trireme::data {
 
+std::int64_t place_image_rows(const deck::VisionConfig& vision, std::int64_t token,
+                              std::span<const std::int32_t> inputs, std::span<std::int32_t> rows) {
+  const std::int64_t tokens = vision.tokens(), before = vision.rows() - tokens;
+  std::int64_t found = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] != token) continue;
+    const std::int64_t image = found / tokens;
+    rows[i] = static_cast<std::int32_t>(image * vision.rows() + before + found % tokens);
+    ++found;
+  }
+  return found;
+}
+
 ImageDocuments::ImageDocuments(const TokenSource& file, const deck::VisionConfig& vision,
                                std::int64_t sequence)
     : file_(file), vision_(vision), sequence_(sequence), form_(file.images()) {
@@ -98,14 +111,8 @@ void ImageDocuments::read(std::int64_t sample, const Fields& fields) const {
 
 void ImageDocuments::read_rows(std::int64_t sample, std::span<const std::int32_t> inputs,
                                std::int64_t images, std::span<std::int32_t> rows) const {
-  const std::int64_t tokens = vision_.tokens(), before = vision_.rows() - tokens;
-  std::int64_t found = 0;
-  for (std::size_t i = 0; form_ && i < inputs.size(); ++i) {
-    if (inputs[i] != form_->token) continue;
-    const std::int64_t image = found / tokens;
-    rows[i] = static_cast<std::int32_t>(image * vision_.rows() + before + found % tokens);
-    ++found;
-  }
+  const std::int64_t tokens = vision_.tokens();
+  const std::int64_t found = form_ ? place_image_rows(vision_, form_->token, inputs, rows) : 0;
   check(found == images * tokens, file_.path(), ": document ", sample, " has ", found,
         " image tokens, expected ", tokens, " for each of ", images, " images");
 }

@@ -53,8 +53,8 @@ SampleForm::SampleForm(const deck::ModelConfig& m)
 Windows::Windows(const TokenSource& file, const SampleForm& form)
     : file_(file), sequence_(form.sequence) {
   check_usage(form.vision.present() || !file.images(), file.path(),
-              ": has images, which a model without an encoder of images does not see; set [vision] "
-              "layers, or tokenize without --images");
+              ": has images, which this model does not see; set [vision] layers, or tokenize the "
+              "texts without images");
   if (form.vision.present())
     documents_ = std::make_shared<ImageDocuments>(file, form.vision, form.sequence);
   else if (form.source > 0)

@@ -35,7 +35,7 @@ void TextGroup::keep_last(std::vector<std::int32_t>& tokens, std::int64_t most) 
 }
 
 void TextGroup::begin(std::size_t text, const std::vector<std::int32_t>& tokens,
-                      std::vector<std::int32_t> source, TextImages images) {
+                      std::vector<std::int32_t> source, data::TextImages images) {
   check(!tokens.empty(), "text ", text, " has no token");
   check(source.empty() == (source_sequence_ == 0) && std::ssize(source) <= source_sequence_,
         "the source of text ", text, " has ", source.size(), " tokens, expected at most ",

@@ -27,6 +27,9 @@ class ContinuedTexts final : public train::Continuations {
 
   std::size_t count() const override { return open_.size(); }
   std::vector<std::int32_t> begin(std::size_t i) override;
+  data::TextImages images(std::size_t i) override {
+    return texts_.images(open_[i].n, texts_.ids(open_[i].n));
+  }
   std::uint32_t sample(std::size_t i) const override {
     return static_cast<std::uint32_t>(open_[i].n);
   }

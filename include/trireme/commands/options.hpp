@@ -1,11 +1,15 @@
 #pragma once
 
+#include <trireme/data/tokenize.hpp>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace CLI {
 class App;
+class Option;
 }
 
 /// Command-line options of the engine's commands, for `trireme` to answer --help and for
@@ -49,6 +53,8 @@ struct GenerateOptions {
   std::int64_t batch = 8;  ///< texts that a replica continues at a time
   std::string chat;        ///< format of the conversations; "": prompts are plain texts
   std::string prefix;      ///< token before a prompt, or "none"; "": tokenizer's default
+  std::vector<std::string> images;     ///< files with the images of `prompt`
+  data::TokenizeImages image_form = {};  ///< how images become pixels and tokens
 };
 
 struct BenchOptions {
@@ -64,6 +70,11 @@ struct DoctorOptions {
   std::string folder = ".";
   std::string json = {};  ///< file for the findings; "-": standard output; "": none
 };
+
+/// Adds the options of how images become squares and stand in texts, which need the option `size`
+/// unless it is null. `images`: where to store their values; called after the command is complete.
+void add_image_text_options(CLI::App& command, const std::function<data::TokenizeImages&()>& images,
+                            CLI::Option* size);
 
 /// Each function adds one subcommand that stores its values in `options`, and returns this
 /// subcommand.

@@ -2,6 +2,8 @@
 
 #include <trireme/commands/options.hpp>
 #include <trireme/data/chat.hpp>
+#include <trireme/data/image_documents.hpp>
+#include <trireme/data/image_lines.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
 
@@ -17,9 +19,10 @@ struct Prompt {
   std::string words;
   data::Chat chat;
   std::string where;  ///< "the prompt", or file and line
+  std::vector<std::string> images = {};  ///< files
 };
 
-/// The prompts of the options. A UsageError for a mistake in a file of prompts names the file, and
+/// The prompts of the options, with a mark for each image. A UsageError for a mistake in a file of prompts names the file, and
 /// the line if one line is wrong.
 std::vector<Prompt> prompts_of(const GenerateOptions& options);
 
@@ -70,6 +73,9 @@ class Texts {
   /// whole source.
   std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
 
+  /// The images of text n, whose files are read. `ids`: ids(n). UsageError that names the prompt.
+  data::TextImages images(std::int64_t n, const std::vector<std::int32_t>& ids) const;
+
   /// Line before text n; "" if there is only one text.
   std::string heading(std::int64_t n) const;
   /// Text n as a line of JSON, for a file of texts.
@@ -82,12 +88,17 @@ class Texts {
   }
   std::vector<std::int32_t> ids_of(std::size_t p) const;
   std::vector<std::int32_t> source_of(std::size_t p) const;
+  std::vector<std::int32_t> with_images(std::size_t p) const;
+  void expect_images() const;
 
   const GenerateOptions& options_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::ChatFormat chat_;
   std::int64_t sequence_;
   std::int64_t source_sequence_;  ///< tokens that the encoder reads; 0 without an encoder
+  deck::VisionConfig vision_;     ///< absent: the model sees no images
+  data::ImageText image_text_;    ///< of prompts with images
+  std::int32_t image_id_ = -1;    ///< id that stands for images
   deck::SpanIds span_ids_ = {};   ///< with an encoder; pairs end with the end of a document
   std::int64_t step_ = 0;
   std::vector<Prompt> prompts_;

@@ -7,8 +7,21 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace trireme::data {
+
+/// The images of a text that is generated.
+struct TextImages {
+  std::vector<std::int32_t> rows = {};    ///< of each token, as place_image_rows() sets them
+  std::vector<std::int32_t> pixels = {};  ///< [VisionConfig::pixel_words()]; empty without images
+};
+
+/// Sets rows[i] for each input that is the id `token` of an image: the row of its patch among the
+/// rows of the sample's images in the encoder. Returns the number of such inputs, which are expected
+/// to be whole images.
+std::int64_t place_image_rows(const deck::VisionConfig& vision, std::int64_t token,
+                              std::span<const std::int32_t> inputs, std::span<std::int32_t> rows);
 
 /// Samples of one document each, with its images: a document of n tokens is n − 1 inputs and
 /// targets, and padding. Documents of one token have none. Thread-safe. The file must outlive the

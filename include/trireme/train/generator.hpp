@@ -3,6 +3,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/data/image_documents.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/runtime.hpp>
 
@@ -37,12 +38,6 @@ class LogitError : public Error {
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
-/// The images of a text, for models that see images.
-struct TextImages {
-  std::vector<std::int32_t> rows = {};    ///< CachedToken::image_row of each token of the text
-  std::vector<std::int32_t> pixels = {};  ///< as for model::Decoder::see(); empty without images
-};
-
 /// Texts to continue, and receiver of their generated tokens.
 class Continuations {
  public:
@@ -52,7 +47,7 @@ class Continuations {
   /// text instead, of at most [encoder] sequence tokens.
   virtual std::vector<std::int32_t> begin(std::size_t i) = 0;
   /// The images of text i after begin(i); empty without images.
-  virtual TextImages images(std::size_t) { return {}; }
+  virtual data::TextImages images(std::size_t) { return {}; }
   /// Index of text i among all texts of the command.
   virtual std::uint32_t sample(std::size_t i) const = 0;
   /// Receives the next token of text i. Returns false if the text ends with this token.

@@ -24,7 +24,7 @@ class TextGroup {
   /// Assigns a free place to a text of at least one token, and stores its last `sequence` tokens.
   /// `source`: tokens that the encoder reads; none without an encoder. `images`: of the text.
   void begin(std::size_t text, const std::vector<std::int32_t>& tokens,
-             std::vector<std::int32_t> source = {}, TextImages images = {});
+             std::vector<std::int32_t> source = {}, data::TextImages images = {});
 
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;

@@ -7,13 +7,17 @@
 #include <trireme/data/chat_lines.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
+#include <trireme/data/image_documents.hpp>
+#include <trireme/data/image_lines.hpp>
 #include <trireme/data/sentinel_names.hpp>
+#include <trireme/io/image_resize.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 namespace trireme::commands {
@@ -38,19 +42,38 @@ Prompt question(std::string words, std::string where) {
   return {words, {{{"user", std::move(words)}}}, std::move(where)};
 }
 
-/// UsageError for unknown members. Members for answers are known, but do not change the prompt.
-void expect_prompt_members(const data::JsonLine& line) {
-  data::expect_known_members(line, {"prompt", "messages", "tools", "completion", "answer",
-                                    "answers", "reference", "references", "label", "gold"});
+/// Marks the places of a prompt's images before its text, unless the text marks them itself.
+void mark_images(Prompt& prompt, const data::ImageText& form) {
+  const std::int64_t marks = data::marks_in(prompt.words, form);
+  const auto images = std::ssize(prompt.images);
+  check_usage(images == 0 || marks == 0 || marks == images, prompt.where, " has ", images,
+              images == 1 ? " image" : " images", ", but ", form.token, " ", marks,
+              marks == 1 ? " time" : " times",
+              "; write it once for each image, or for none");
+  if (marks > 0) return;
+  std::string before;
+  for (std::int64_t i = 0; i < images; ++i) before += form.token;
+  prompt.words = before + prompt.words;
 }
 
-Prompt prompt_of(const data::JsonLine& line, bool chat) {
+/// UsageError for unknown members. Members for answers are known, but do not change the prompt.
+void expect_prompt_members(const data::JsonLine& line) {
+  data::expect_known_members(
+      line, {"prompt", "image", "images", "messages", "tools", "completion", "answer", "answers",
+             "reference", "references", "label", "gold"});
+}
+
+/// Images are relative to `folder`.
+Prompt prompt_of(const data::JsonLine& line, bool chat, const std::filesystem::path& folder) {
   if (!line.has("messages")) {
     Prompt prompt = question(line.string("prompt"), line.where());
     if (line.has("tools")) line.refuse("has \"tools\" without \"messages\"");
     expect_prompt_members(line);
+    for (const std::string& image : data::images_of(line))
+      prompt.images.push_back((folder / image).string());
     return prompt;
   }
+  if (data::has_images(line)) line.refuse("has \"messages\" and images, which --chat does not read");
   if (line.has("prompt")) line.refuse("has both \"prompt\" and \"messages\"");
   if (!chat)
     throw UsageError(text(line.where(), ": has \"messages\"; choose their format with --chat: ",
@@ -82,13 +105,22 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_texts(const deck::Deck& deck) {
 
 std::vector<Prompt> prompts_of(const GenerateOptions& options) {
   const std::string& path = options.prompts;
-  if (path.empty()) return {question(options.prompt, "the prompt")};
+  const data::ImageText& form = options.image_form.text;
+  if (path.empty()) {
+    Prompt prompt = question(options.prompt, "the prompt");
+    prompt.images = options.images;
+    mark_images(prompt, form);
+    return {std::move(prompt)};
+  }
   const bool chat = data::chat_format(options.chat) != data::ChatFormat::none;
   std::vector<Prompt> prompts;
   if (path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {
     data::read_json_lines(
         path, R"({"prompt": "Once upon a time"})",
-        [&](const data::JsonLine& line) { prompts.push_back(prompt_of(line, chat)); });
+        [&](const data::JsonLine& line) {
+          prompts.push_back(prompt_of(line, chat, std::filesystem::path(path).parent_path()));
+          mark_images(prompts.back(), form);
+        });
   } else {
     for (std::string& line : lines_of(path))
       prompts.push_back(question(std::move(line), text(path, ":", prompts.size() + 1)));
@@ -119,7 +151,11 @@ Texts::Texts(const deck::Deck& deck, const GenerateOptions& options)
       sequence_(deck.config.model.sequence),
       source_sequence_(deck.config.model.encoder.present() ? deck.config.model.encoder.sequence
                                                            : 0),
+      vision_(deck.config.model.vision),
+      image_text_(options.image_form.text),
+      image_id_(vision_.present() ? tokenizer_->special_token(image_text_.token) : -1),
       prompts_(prompts_of(options)) {
+  expect_images();
   if (are_targets()) {
     span_ids_ = deck::span_ids(deck.config);
     if (deck.config.model.reads_pairs()) span_ids_.end = tokenizer_->end_of_document();
@@ -199,6 +235,54 @@ std::string Texts::json(std::int64_t n, const std::string& continuation, std::in
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+/// UsageError unless the model, the format and the tokenizer can have the prompts' images.
+void Texts::expect_images() const {
+  for (const Prompt& prompt : prompts_) {
+    if (prompt.images.empty()) continue;
+    check_usage(vision_.present(), prompt.where, " has an image, but the deck's model has no "
+                "encoder of images ([vision]); remove the image");
+    check_usage(!is_chat(), prompt.where, " has an image, which --chat does not read; leave --chat "
+                "out, and write the prompt in the model's format");
+    check_usage(image_id_ >= 0, prompt.where, " has an image, but the deck's tokenizer ",
+                tokenizer_->name(), " has no special token ", image_text_.token,
+                "; give one with --image-token");
+    check_usage(std::ssize(prompt.images) <= vision_.images, prompt.where, " has ",
+                prompt.images.size(), " images, but [vision] images = ", vision_.images,
+                "; give fewer, or set images = ", prompt.images.size());
+  }
+}
+
+/// The ids of a prompt with images: names of special tokens are these tokens, and each mark is as
+/// many copies as an image has tokens.
+std::vector<std::int32_t> Texts::with_images(std::size_t p) const {
+  const std::string words = data::with_marks_replaced(
+      prompts_[p].words, image_text_, image_text_.begin + image_text_.token + image_text_.end);
+  std::vector<std::int32_t> marked = ids_before_prompt(*tokenizer_, options_.prefix);
+  tokenizer_->encode(words, marked, {true});
+  std::vector<std::int32_t> ids;
+  for (const std::int32_t id : marked)
+    ids.insert(ids.end(), id == image_id_ ? static_cast<std::size_t>(vision_.tokens()) : 1, id);
+  return ids;
+}
+
+data::TextImages Texts::images(std::int64_t n, const std::vector<std::int32_t>& ids) const {
+  const Prompt& prompt = prompts_[prompt_of_text(n)];
+  if (prompt.images.empty()) return {};
+  data::TextImages images{std::vector<std::int32_t>(ids.size(), -1),
+                           std::vector<std::int32_t>(static_cast<std::size_t>(vision_.pixel_words()))};
+  const std::int64_t found = data::place_image_rows(vision_, image_id_, ids, images.rows);
+  check_usage(found == std::ssize(prompt.images) * vision_.tokens(), prompt.where,
+              " has other tokens of images than its images; write ", image_text_.token,
+              " only at their places");
+  auto* to = reinterpret_cast<std::uint8_t*>(images.pixels.data());
+  for (const std::string& path : prompt.images) {
+    const io::Image square =
+        io::fitted(io::read_image(path), vision_.image, options_.image_form.fit);
+    to = std::ranges::copy(square.pixels, to).out;
+  }
+  return images;
+}
+
 /// As T5's tokenizer, names of special tokens are these tokens.
 std::vector<std::int32_t> Texts::source_of(std::size_t p) const {
   const Prompt& prompt = prompts_[p];
@@ -216,6 +300,7 @@ std::vector<std::int32_t> Texts::source_of(std::size_t p) const {
 std::vector<std::int32_t> Texts::ids_of(std::size_t p) const {
   if (are_targets()) return source_of(p);
   const Prompt& prompt = prompts_[p];
+  if (!prompt.images.empty()) return with_images(p);
   if (!is_chat()) {
     std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
     tokenizer_->encode(prompt.words, ids);

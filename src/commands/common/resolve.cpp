@@ -45,9 +45,9 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
               "; make it with `trireme tokenize -o ", path, " TEXT...`");
   try {
     auto file = data::open_tokens(path, deck.config.model.vocabulary);
-    check_usage(!file->images(), path,
-                ": has images, which this deck's model does not see; tokenize the texts without "
-                "images");
+    check_usage(deck.config.model.vision.present() || !file->images(), path,
+                ": has images, which this deck's model does not see; set [vision] layers, or "
+                "tokenize the texts without images");
     return file;
   } catch (const UsageError& error) {
     throw UsageError(text("[data] ", key, " (", deck.where("data", key), "): ", error.what()));

@@ -65,8 +65,6 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
                 ": a model that predicts masked tokens, such as bert, cannot generate text; use a "
                 "model with objective = \"next_token\", such as gpt or llama, or one with an "
                 "encoder and a decoder, such as t5");
-    check_usage(!config.model.vision.present(), session.deck.cite("vision", "layers"),
-                ": generate does not read images; evaluate the model with trireme eval");
     check_usage(options.chat.empty() || !config.model.encoder.present(), "--chat ", options.chat,
                 " needs a model that continues a conversation, but the deck has ",
                 session.deck.cite("encoder", "layers"), "; leave --chat out");

@@ -119,40 +119,12 @@ void add_image_options(CLI::App& command, data::TokenizeOptions& options) {
                    ->check(CLI::Range(std::int64_t{1}, data::image_size_limit).description(""))
                    ->type_name("SIZE");
   command
-      .add_option_function<std::string>(
-          "--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
-          "How an image becomes a square: crop cuts its centre out, as CLIP; stretch, as SigLIP; "
-          "pad "
-          "adds black bars. Default: crop")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(io::image_fit_names),
-                                                     std::end(io::image_fit_names)))
-                  .description(""))
-      ->type_name("FIT")
-      ->needs(size);
-  command
       .add_option_function<std::int64_t>(
           "--image-tokens", [images](std::int64_t copies) { images().text.copies = copies; },
           "Number of tokens of an image: 576 for CLIP ViT-L/14 with 336 pixels, 256 for Gemma 3")
       ->type_name("N")
       ->needs(size);
-  command
-      .add_option_function<std::string>(
-          "--image-token", [images](const std::string& name) { images().text.token = name; },
-          "Special token that stands for images, and marks their places in texts. Default: <image>")
-      ->type_name("TOKEN")
-      ->needs(size);
-  command
-      .add_option_function<std::string>(
-          "--image-begin", [images](const std::string& words) { images().text.begin = words; },
-          "Text before an image, such as the special token <start_of_image>")
-      ->type_name("TEXT")
-      ->needs(size);
-  command
-      .add_option_function<std::string>(
-          "--image-end", [images](const std::string& words) { images().text.end = words; },
-          "Text after an image")
-      ->type_name("TEXT")
-      ->needs(size);
+  add_image_text_options(command, images, size);
 }
 
 void add_tokenize(CLI::App& app) {

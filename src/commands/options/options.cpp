@@ -8,6 +8,7 @@
 #include <trireme/data/chat.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
+#include <trireme/io/image_resize.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <iterator>
 #include <string_view>
 
 namespace trireme::commands {
@@ -183,6 +185,30 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
   return command;
 }
 
+void add_image_text_options(CLI::App& command, const std::function<data::TokenizeImages&()>& images,
+                            CLI::Option* size) {
+  const auto add = [&](const char* name, const auto& set, const char* help, const char* type) {
+    CLI::Option* option = command.add_option_function<std::string>(name, set, help);
+    option->type_name(type);
+    if (size != nullptr) option->needs(size);
+    return option;
+  };
+  add("--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
+      "How an image becomes a square: crop cuts its centre out, as CLIP; stretch, as SigLIP; pad "
+      "adds black bars. Default: crop",
+      "FIT")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(io::image_fit_names),
+                                                     std::end(io::image_fit_names)))
+                  .description(""));
+  add("--image-token", [images](const std::string& name) { images().text.token = name; },
+      "Special token that stands for images, and marks their places in texts. Default: <image>",
+      "TOKEN");
+  add("--image-begin", [images](const std::string& words) { images().text.begin = words; },
+      "Text before an image, such as the special token <start_of_image>", "TEXT");
+  add("--image-end", [images](const std::string& words) { images().text.end = words; },
+      "Text after an image", "TEXT");
+}
+
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   CLI::App* command =
       app.add_subcommand("generate", "Generate text from a checkpoint and a prompt");
@@ -199,6 +225,16 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
                    "\"messages\"")
       ->type_name("FILE")
       ->excludes(prompt);
+  command
+      ->add_option("--image", options.images,
+                   "Image of the prompt, PNG, JPEG or .npy, for a model that sees images; may be "
+                   "given several times. Lines of --prompts name theirs as \"image\" or \"images\"")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->check(not_empty)
+      ->needs(prompt);
+  add_image_text_options(
+      *command, [&options]() -> data::TokenizeImages& { return options.image_form; }, nullptr);
   CLI::Option* chat =
       command
           ->add_option("--chat", options.chat,
