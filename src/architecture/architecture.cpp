@@ -109,7 +109,8 @@ double Architecture::head_products() const {
 }
 
 double Architecture::logit_products() const {
-  return products_of(*this, head(), [](const Operation& op) { return op.kind == OperationKind::logits; });
+  return products_of(*this, head(),
+                     [](const Operation& op) { return op.kind == OperationKind::logits; });
 }
 
 double Architecture::attention_products() const {
@@ -169,8 +170,7 @@ void add_layers(Architecture& a) {
                           m.in_module(layer) ? layer - m.first_decoder_layer() - m.layers : -1,
                           m.window_of(layer),
                           m.has_experts(layer),
-                          (first_differs && layer == 0) ||
-                              (of_source.first_norm && layer == 0) ||
+                          (first_differs && layer == 0) || (of_source.first_norm && layer == 0) ||
                               (of_source.final_norm && layer + 1 == of_source.layers),
                           {}};
     if (some_frozen)

@@ -75,10 +75,8 @@ class EndBuilder : public Builder {
   /// image (Dosovitskiy et al. 2020, arXiv 2010.11929, eq. 1).
   void patches(int pixels) {
     const deck::VisionConfig& v = m_.vision;
-    const int memory =
-        value(ModelValue::source, Rows::source_own, fixed_columns("Dv", v.hidden));
-    const int work = scratch("patches", Rows::source_own,
-                             fixed_columns("3 p²", v.patch_values()));
+    const int memory = value(ModelValue::source, Rows::source_own, fixed_columns("Dv", v.hidden));
+    const int work = scratch("patches", Rows::source_own, fixed_columns("3 p²", v.patch_values()));
     Operation op{OperationKind::patches, "vision.patch", {pixels}, memory};
     op.scratch = {work};
     op.arrays = {matrix(op.name, {v.hidden, 3, v.patch, v.patch}, -1)};

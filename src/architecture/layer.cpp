@@ -464,12 +464,10 @@ class LayerBuilder : public Builder {
 
   /// x with the rows of images in the places of their tokens.
   int splice(int x, int images) {
-    const int rows = tensor(std::string(image_rows_field), Rows::tokens, Columns(), Numbers::index,
-                            Home::batch);
-    return add({OperationKind::splice,
-                "splice",
-                {x, images, rows},
-                tensor("out", Rows::own, hidden())});
+    const int rows =
+        tensor(std::string(image_rows_field), Rows::tokens, Columns(), Numbers::index, Home::batch);
+    return add(
+        {OperationKind::splice, "splice", {x, images, rows}, tensor("out", Rows::own, hidden())});
   }
 
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
@@ -614,9 +612,10 @@ BlockDescription describe_projector(const ModelConfig& m) {
 ///             (OLMo Team 2025, arXiv 2501.00656)
 /// With an encoder, the decoder's layers also have xc = x1 + dropout(cross_attention(norm(x1))),
 /// and the encoder's last layer ends with a norm (Raffel et al. 2020, arXiv 1910.10683,
-/// section 2.1). The layers of an encoder of images are those of its own model. The layer of a module that predicts a further token begins with
-/// merged_embeddings(). A post-norm layer begins with the norm after the previous layer's addition:
-/// the first layer's first norm belongs to the embeddings, and the head's norm to the last layer.
+/// section 2.1). The layers of an encoder of images are those of its own model. The layer of a
+/// module that predicts a further token begins with merged_embeddings(). A post-norm layer begins
+/// with the norm after the previous layer's addition: the first layer's first norm belongs to the
+/// embeddings, and the head's norm to the last layer.
 BlockDescription describe_layer(const ModelConfig& model, std::int64_t number) {
   if (model.is_projector(number)) return describe_projector(model);
   std::optional<ModelConfig> of_images;

@@ -136,8 +136,7 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   add_fields(o, describe_head(m), m, true);
   if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
   if (m.vision.present())
-    o.fields.push_back(
-        {std::string(image_rows_field), m.sequence, false, Rows::tokens, true});
+    o.fields.push_back({std::string(image_rows_field), m.sequence, false, Rows::tokens, true});
   if (m.reads_pairs()) {
     for (const char* const name : {"source_begin", "source_end"})
       o.fields.push_back({name, m.encoder.sequence, false, Rows::source_tokens, true});

@@ -470,16 +470,15 @@ constexpr OperationRule swap{
     .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
 
 /// The backward pass computes the patches' values again. Pixels have no gradient.
-constexpr OperationRule patches{.name = "patches",
-                                .has_input_pass = false,
-                                .weight_pass = WeightPass::trained,
-                                .joins_arrays = true,
-                                .read_backward = [](const Operation& op, Pass) { return op.inputs; },
-                                .products =
-                                    [](const Operation& op) {
-                                      return static_cast<double>(op.arrays.front().elements());
-                                    },
-                                .factors = {1, 0, 1}};
+constexpr OperationRule patches{
+    .name = "patches",
+    .has_input_pass = false,
+    .weight_pass = WeightPass::trained,
+    .joins_arrays = true,
+    .read_backward = [](const Operation& op, Pass) { return op.inputs; },
+    .products =
+        [](const Operation& op) { return static_cast<double>(op.arrays.front().elements()); },
+    .factors = {1, 0, 1}};
 
 constexpr OperationRule class_token{.name = "class token",
                                     .rate = KernelRate::embedding,

@@ -26,8 +26,7 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
     const layout::Slice heads = shard.part(of_source.heads);
     source.heads = heads.extent;
     source.group = of_source.heads_per_group();
-    source.key_value_heads =
-        shard.groups(of_source.heads / source.group, source.group).extent;
+    source.key_value_heads = shard.groups(of_source.heads / source.group, source.group).extent;
     source.heads_before = heads.offset % source.group;
     source.head_size = of_source.head_size();
   }

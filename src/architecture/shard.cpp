@@ -47,7 +47,8 @@ BlockCosts layer_costs(const Architecture& a) {
   costs.before.reserve(static_cast<std::size_t>(a.model.all_layers()) + 1);
   costs.before.push_back(0);
   for (std::int64_t layer = 0; layer < a.model.all_layers(); ++layer) {
-    const double cost = (block_of_layer(layer) < a.first_backward ? forward : all)[a.kind_of(layer)];
+    const double cost =
+        (block_of_layer(layer) < a.first_backward ? forward : all)[a.kind_of(layer)];
     costs.before.push_back(costs.before.back() + cost);
     costs.equal = costs.equal && cost == costs.before[1];
   }

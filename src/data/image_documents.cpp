@@ -42,8 +42,8 @@ ImageDocuments::ImageDocuments(const TokenSource& file, const deck::VisionConfig
   std::vector<std::int64_t> offsets(numbers_at_a_time);
   std::int64_t longest = 0;
   for (std::int64_t first = 0; first < file.documents();) {
-    const std::int64_t count = std::min<std::int64_t>(std::ssize(offsets) - 1,
-                                                      file.documents() - first);
+    const std::int64_t count =
+        std::min<std::int64_t>(std::ssize(offsets) - 1, file.documents() - first);
     const auto some = std::span(offsets).first(static_cast<std::size_t>(count) + 1);
     file.read_document_offsets(first, some);
     for (std::size_t i = 0; i + 1 < some.size(); ++i)
@@ -105,8 +105,7 @@ void ImageDocuments::read(std::int64_t sample, const Fields& fields) const {
   const auto bytes = static_cast<std::size_t>(images.count * vision_.pixel_bytes());
   check(bytes <= fields.pixels.size() * 4, file_.path(), ": room for ", fields.pixels.size() * 4,
         " bytes of ", images.count, " images");
-  file_.read_images(images.first,
-                    {reinterpret_cast<std::uint8_t*>(fields.pixels.data()), bytes});
+  file_.read_images(images.first, {reinterpret_cast<std::uint8_t*>(fields.pixels.data()), bytes});
 }
 
 void ImageDocuments::read_rows(std::int64_t sample, std::span<const std::int32_t> inputs,

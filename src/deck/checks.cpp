@@ -92,9 +92,9 @@ class CrossCheck {
                "data.sentinel_token",   "precision.products"}))
       for (const std::string& mistake : encoder_mistakes(deck_)) report(mistake);
     if (valid({"vision.layers", "vision.hidden", "vision.heads", "vision.feed_forward",
-               "vision.image", "vision.patch", "vision.images", "encoder.layers",
-               "model.objective", "model.mask", "model.sequence", "model.norm_placement",
-               "model.shared_layers", "model.predicts", "data.packing", "precision.products"}))
+               "vision.image", "vision.patch", "vision.images", "encoder.layers", "model.objective",
+               "model.mask", "model.sequence", "model.norm_placement", "model.shared_layers",
+               "model.predicts", "data.packing", "precision.products"}))
       for (const std::string& mistake : vision_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }
@@ -133,8 +133,8 @@ class CrossCheck {
                                           : 0;
     const VisionConfig& v = m.vision;
     const auto Dv = static_cast<double>(v.hidden);
-    const double of_images = static_cast<double>(v.layers) * Dv *
-                             (4 * Dv + 2 * static_cast<double>(v.feed_forward));
+    const double of_images =
+        static_cast<double>(v.layers) * Dv * (4 * Dv + 2 * static_cast<double>(v.feed_forward));
     const double parameters = L * D * (4 * A + 3 * F + of_experts) + (2 * V + S) * D + of_images;
     const double activations = activations_of(deck_.config);
     if (parameters > count_limit)

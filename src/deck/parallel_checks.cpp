@@ -271,7 +271,8 @@ double activations_of(const Config& config) {
   const double per_token =
       static_cast<double>(m.all_layers()) * per_layer + static_cast<double>(m.vocabulary);
   const VisionConfig& v = m.vision;
-  const double per_row = 8 * static_cast<double>(v.hidden) + 2 * static_cast<double>(v.feed_forward);
+  const double per_row =
+      8 * static_cast<double>(v.hidden) + 2 * static_cast<double>(v.feed_forward);
   const double of_images = v.patch == 0 ? 0
                                         : static_cast<double>(v.images * v.rows()) *
                                               static_cast<double>(v.layers) * per_row;

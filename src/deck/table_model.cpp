@@ -98,9 +98,10 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .above(0)
       .otherwise(7.0);
   model
-      .choice("gelu", &ModelConfig::gelu,
-              "form of GELU: exact, with the normal distribution, or its approximation by tanh or by "
-              "the logistic function (quick)")
+      .choice(
+          "gelu", &ModelConfig::gelu,
+          "form of GELU: exact, with the normal distribution, or its approximation by tanh or by "
+          "the logistic function (quick)")
       .derive([](Config& c) { c.model.gelu = preset(c.model.family).gelu; },
               "tanh; exact for bert");
   model

@@ -31,8 +31,8 @@ std::vector<std::string> vision_mistakes(const Deck& deck) {
   const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
   const std::string layers = deck.cite("vision", "layers");
   bool sizes = true;
-  for (const auto& [key, size] : {std::pair{"hidden", v.hidden}, {"heads", v.heads},
-                                  {"image", v.image}, {"patch", v.patch}})
+  for (const auto& [key, size] :
+       {std::pair{"hidden", v.hidden}, {"heads", v.heads}, {"image", v.image}, {"patch", v.patch}})
     if (size == 0) {
       report(layers, " needs ", deck.cite("vision", key), " to be 1 or more; set it");
       sizes = false;

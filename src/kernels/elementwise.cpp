@@ -235,7 +235,6 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
 
 namespace {
 
-
 template <class A>
 KOKKOS_FORCEINLINE_FUNCTION A clamped(A x, A least, A most) {
   return x < least ? least : x > most ? most : x;

@@ -19,15 +19,14 @@ void image_patches(const Exec& exec, View2<T> x, View1<const std::int32_t> pixel
   const std::int64_t words = shape.words(), rows = shape.rows(), side = shape.side();
   check(extent(pixels, 0) % words == 0, extent(pixels, 0), " words of pixels, expected ", words,
         " for each sample");
-  check(first_row >= 0 &&
-            first_row + extent(x, 0) <= extent(pixels, 0) / words * shape.images * rows,
-        "rows [", first_row, ", ", first_row + extent(x, 0), ") are not within the ", rows,
-        " rows of each image");
+  check(
+      first_row >= 0 && first_row + extent(x, 0) <= extent(pixels, 0) / words * shape.images * rows,
+      "rows [", first_row, ", ", first_row + extent(x, 0), ") are not within the ", rows,
+      " rows of each image");
   const ImageShape s = shape;
   const std::int64_t before = shape.class_token ? 1 : 0;
   for_rows(
-      "kernels/image_patches", exec, extent(x, 0),
-      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+      "kernels/image_patches", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         T* x_row = row_of(x, r);
         const std::int64_t image = (first_row + r) / rows;
         const std::int64_t place = (first_row + r) % rows - before;
@@ -35,15 +34,15 @@ void image_patches(const Exec& exec, View2<T> x, View1<const std::int32_t> pixel
           map_lanes(team, values, x_row, [](std::int64_t) { return T(0); });
           return;
         }
-        const auto* bytes = reinterpret_cast<const std::uint8_t*>(
-            pixels.data() + image / s.images * words);
+        const auto* bytes =
+            reinterpret_cast<const std::uint8_t*>(pixels.data() + image / s.images * words);
         bytes += image % s.images * 3 * s.size * s.size;
         const std::int64_t top = place / side * patch, left = place % side * patch;
         for_lanes(team, values, [&](std::int64_t i) {
           const std::int64_t colour = i / (patch * patch);
           const std::int64_t line = i / patch % patch, column = i % patch;
-          const Acc v = static_cast<Acc>(
-              bytes[((top + line) * s.size + left + column) * 3 + colour]);
+          const Acc v =
+              static_cast<Acc>(bytes[((top + line) * s.size + left + column) * 3 + colour]);
           const Acc mean = static_cast<Acc>(s.mean[colour]);
           const Acc deviation = static_cast<Acc>(s.deviation[colour]);
           x_row[i] = static_cast<T>((v / Acc(255) - mean) / deviation);
@@ -152,21 +151,24 @@ void splice_images_backward(const Exec& exec, View2<T> dx, View2<T> dimages, Vie
         }
         T* to = row_of(dimages, token / p.sequence * p.image_rows + image);
         map_lanes_to_two(
-            team, columns, to, dx_row, [](std::int64_t, Acc d) { return Two<Acc>{d, Acc(0)}; },
+            team, columns, to, dx_row,
+            [](std::int64_t, Acc d) {
+              return Two<Acc>{d, Acc(0)};
+            },
             dy_row);
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                     \
-  template void image_patches<T>(const Exec&, View2<T>, View1<const std::int32_t>,                 \
-                                 const ImageShape&, std::int64_t);                                 \
-  template void add_class_token<T>(const Exec&, View2<T>, View1<const T>, std::int64_t,            \
-                                   std::int64_t);                                                  \
-  template void class_token_backward<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,         \
-                                        std::int64_t, std::int64_t);                               \
-  template void splice_images<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,            \
-                                 View1<const std::int32_t>, const ImagePlaces&);                   \
-  template void splice_images_backward<T>(const Exec&, View2<T>, View2<T>, View2<const T>,         \
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void image_patches<T>(const Exec&, View2<T>, View1<const std::int32_t>,         \
+                                 const ImageShape&, std::int64_t);                         \
+  template void add_class_token<T>(const Exec&, View2<T>, View1<const T>, std::int64_t,    \
+                                   std::int64_t);                                          \
+  template void class_token_backward<T>(const Exec&, View1<Accumulate<T>>, View2<const T>, \
+                                        std::int64_t, std::int64_t);                       \
+  template void splice_images<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,    \
+                                 View1<const std::int32_t>, const ImagePlaces&);           \
+  template void splice_images_backward<T>(const Exec&, View2<T>, View2<T>, View2<const T>, \
                                           View1<const std::int32_t>, const ImagePlaces&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

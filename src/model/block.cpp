@@ -157,9 +157,9 @@ BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plan
   for (const BlockPlan& plan : plans) {
     for (const architecture::Operation& op : plan.description.operations)
       if (op.kind == architecture::OperationKind::attention)
-        attention = std::max(attention, kernels::attention_workspace_elements<T>(
-                                            choice,
-                                            attention_shape(plan.sizes, model_of(plan), op)));
+        attention =
+            std::max(attention, kernels::attention_workspace_elements<T>(
+                                    choice, attention_shape(plan.sizes, model_of(plan), op)));
     transient = std::max(transient, plan.program.transient_bytes);
     gathered = std::max(gathered, architecture::gathered_columns(plan.description, n));
     codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));

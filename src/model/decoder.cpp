@@ -173,9 +173,10 @@ void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken
       if (model_.encoder.present())
         value(3, r) = row.text < 0 ? 0 : source_ends_[static_cast<std::size_t>(row.text)];
       if (model_.vision.present())
-        value(3, r) = row.image_row < 0 ? -1
-                                        : static_cast<std::int32_t>(
-                                              row.text * model_.source_rows() + row.image_row);
+        value(3, r) =
+            row.image_row < 0
+                ? -1
+                : static_cast<std::int32_t>(row.text * model_.source_rows() + row.image_row);
       continue;
     }
     const auto number = static_cast<std::int32_t>(r);
@@ -265,7 +266,8 @@ void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, Pa
 }
 
 template <class P>
-void Decoder<P>::see(const Handle& handle, std::int32_t text, std::span<const std::int32_t> pixels) {
+void Decoder<P>::see(const Handle& handle, std::int32_t text,
+                     std::span<const std::int32_t> pixels) {
   Pass& p = *passes_.at(static_cast<std::size_t>(PassWidth::source));
   check(sees_images(p) && text >= 0 && text < texts_ && std::ssize(pixels) == extent(p.pixels, 0),
         "images of text ", text, " with ", pixels.size(), " words of pixels");

@@ -205,8 +205,7 @@ std::optional<Evaluations> ActivationFunction<P>::evaluations(double number) con
   using kernels::Arithmetic;
   if (activation_ == Activation::relu) return std::nullopt;
   const bool of_gelu = activation_ == Activation::gelu || activation_ == Activation::geglu;
-  if (!of_gelu || gelu_ == Gelu::quick)
-    return Evaluations{Arithmetic::exponential, number};
+  if (!of_gelu || gelu_ == Gelu::quick) return Evaluations{Arithmetic::exponential, number};
   return Evaluations{
       gelu_ == Gelu::exact ? Arithmetic::error_function : Arithmetic::hyperbolic_tangent, number};
 }

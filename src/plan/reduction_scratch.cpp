@@ -31,10 +31,10 @@ Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::B
 Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
                          const Machine& machine) {
   if (transport(config.parallel, machine) == schedule::Transport::independent_channels) return 0;
-  return device_reduction_scratch_bytes(
-      std::max(sizes.tokens, sizes.source.tokens) * std::max(sizes.hidden, sizes.source.hidden) *
-          sizes.element,
-      static_cast<int>(sizes.tensor_ranks));
+  return device_reduction_scratch_bytes(std::max(sizes.tokens, sizes.source.tokens) *
+                                            std::max(sizes.hidden, sizes.source.hidden) *
+                                            sizes.element,
+                                        static_cast<int>(sizes.tensor_ranks));
 }
 
 ReductionScratch reduction_scratch(const deck::Config& config,

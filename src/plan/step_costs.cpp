@@ -303,9 +303,8 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Bl
   costs.stages.reserve(stages);
   costs.waiting = 1 - software.pipeline_overlap;
 
-  const auto whole =
-      static_cast<double>((sizes.tokens * sizes.hidden + sizes.source.tokens * sizes.source.hidden) *
-                          sizes.element);
+  const auto whole = static_cast<double>(
+      (sizes.tokens * sizes.hidden + sizes.source.tokens * sizes.source.hidden) * sizes.element);
   const bool cut = software.scatter_gather || sizes.cuts_tokens;
   const double sent = cut ? whole / static_cast<double>(p.tensor) : whole;
   PassTime gather;

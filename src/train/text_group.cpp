@@ -79,7 +79,9 @@ auto TextGroup::next() -> Pass {
   drawing_.assign(places_.size(), std::nullopt);
   for (std::size_t i = 0; i < places_.size(); ++i)
     if (!places_[i].pixels.empty())
-      return {model::PassWidth::source, {}, std::exchange(places_[i].pixels, {}),
+      return {model::PassWidth::source,
+              {},
+              std::exchange(places_[i].pixels, {}),
               first_place_ + static_cast<std::int32_t>(i)};
   Pass pass = next_sources();
   if (!pass.rows.empty()) return pass;

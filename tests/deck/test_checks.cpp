@@ -345,36 +345,37 @@ TEST(Checks, ImagesNeedSizesThatFit) {
   EXPECT_EQ(m.vision.tokens(), 9);
   EXPECT_EQ(m.source_rows(), 10);
   EXPECT_EQ(m.most_tensor_ranks(), 3);
-  for (const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
-           {"vision.heads=5",
-            "[vision] heads = 5 (command line) does not divide [vision] hidden = 24 (command line); "
-            "choose 4 or 6 heads"},
-           {"vision.hidden=0",
-            "[vision] layers = 2 (command line) needs [vision] hidden = 0 (command line) to be 1 or "
-            "more; set it"},
-           {"vision.patch=5",
-            "[vision] patch = 5 (command line) does not divide [vision] image = 12 (command line); "
-            "choose a patch of 4 or 6"},
-           {"vision.patch=1",
-            "[model] sequence = 64 (a.toml:7) is less than the 144 tokens of an image with [vision] "
-            "image = 12 (command line) and [vision] patch = 1 (command line)"},
-           {"parallel.tensor=4",
-            "[parallel] tensor = 4 (command line) is larger than [vision] heads = 3 (command line)"},
-           {"parallel.context=2", "choose context = 1"},
-           {"data.packing=documents", "choose packing = \"none\""},
-           {"model.predicts=2", "choose predicts = 1"},
-           {"model.norm_placement=post", "choose norm_placement = \"pre\""},
-           {"parallel.layout=auto", "choose layout = \"given\""},
-           {"parallel.partition=[1, 3]", "has 4 layers in all"},
-           {"run.prompts=a.txt", "choose prompts = \"\""}})
+  for (
+      const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
+          {"vision.heads=5",
+           "[vision] heads = 5 (command line) does not divide [vision] hidden = 24 (command line); "
+           "choose 4 or 6 heads"},
+          {"vision.hidden=0",
+           "[vision] layers = 2 (command line) needs [vision] hidden = 0 (command line) to be 1 or "
+           "more; set it"},
+          {"vision.patch=5",
+           "[vision] patch = 5 (command line) does not divide [vision] image = 12 (command line); "
+           "choose a patch of 4 or 6"},
+          {"vision.patch=1",
+           "[model] sequence = 64 (a.toml:7) is less than the 144 tokens of an image with [vision] "
+           "image = 12 (command line) and [vision] patch = 1 (command line)"},
+          {"parallel.tensor=4",
+           "[parallel] tensor = 4 (command line) is larger than [vision] heads = 3 (command line)"},
+          {"parallel.context=2", "choose context = 1"},
+          {"data.packing=documents", "choose packing = \"none\""},
+          {"model.predicts=2", "choose predicts = 1"},
+          {"model.norm_placement=post", "choose norm_placement = \"pre\""},
+          {"parallel.layout=auto", "choose layout = \"given\""},
+          {"parallel.partition=[1, 3]", "has 4 layers in all"},
+          {"run.prompts=a.txt", "choose prompts = \"\""}})
     expect_contains(mistakes_of(example, with({key})), message);
   expect_contains(mistakes_of(example, {"vision.hidden=24"}),
                   "[vision] hidden = 24 (command line) has no effect with [vision] layers = 0 "
                   "(default); set layers, or remove hidden");
-  expect_contains(mistakes_of(example, {"model.family=t5", "encoder.sequence=512",
-                                        "model.sequence=114", images[0], images[1], images[2],
-                                        images[3], images[4]}),
-                  "[vision] layers = 2 (command line) cannot be combined with [encoder] layers = 2");
+  expect_contains(
+      mistakes_of(example, {"model.family=t5", "encoder.sequence=512", "model.sequence=114",
+                            images[0], images[1], images[2], images[3], images[4]}),
+      "[vision] layers = 2 (command line) cannot be combined with [encoder] layers = 2");
 }
 
 TEST(Checks, AnEncoderNeedsLengthsThatFit) {

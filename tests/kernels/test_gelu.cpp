@@ -102,18 +102,17 @@ TYPED_TEST(ExactGelu, QuickFormMatchesReference) {
       std::vector<double> expected, slopes;
       for (std::size_t i = 0; i < h.size(); ++i) {
         expected.push_back(reference::quick_gelu(h[i]));
-        slopes.push_back(dg[i] * reference::finite_difference(
-                                     [](const auto& x) { return reference::quick_gelu(x[0]); },
-                                     {h[i]})[0]);
+        slopes.push_back(dg[i] *
+                         reference::finite_difference(
+                             [](const auto& x) { return reference::quick_gelu(x[0]); }, {h[i]})[0]);
       }
       // exp: 1.1 ulp, and its argument's rounding times 1.702 |h| < 7; then a sum, a quotient, a
       // product and the store.
       expect_close(out.values(), expected,
                    [&](std::size_t i) { return 12 * TestFixture::eps * std::abs(h[i]); });
       // Differences of 1e-5 in double: 1e-9.
-      expect_close(dh.values(), slopes, [&](std::size_t i) {
-        return (30 * TestFixture::eps + 1e-9) * std::abs(dg[i]);
-      });
+      expect_close(dh.values(), slopes,
+                   [&](std::size_t i) { return (30 * TestFixture::eps + 1e-9) * std::abs(dg[i]); });
     }
 }
 

@@ -33,8 +33,8 @@ TYPED_TEST_SUITE(Images, WideTypes);
 
 /// (size, patch, images of a sample, class token)
 using Case = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
-const std::vector<Case> image_cases{{1, 1, 1, false}, {5, 5, 3, true}, {6, 2, 1, false},
-                                    {9, 3, 2, true},  {14, 7, 3, true}};
+const std::vector<Case> image_cases{
+    {1, 1, 1, false}, {5, 5, 3, true}, {6, 2, 1, false}, {9, 3, 2, true}, {14, 7, 3, true}};
 
 std::vector<std::uint8_t> random_bytes(std::int64_t count) {
   std::vector<std::uint8_t> bytes;
@@ -69,8 +69,8 @@ TYPED_TEST(Images, PatchesAreTheNormalisedPixels) {
             for (std::int64_t colour = 0; colour < 3; ++colour)
               for (std::int64_t y = top; y < top + patch; ++y)
                 for (std::int64_t x = left; x < left + patch; ++x) {
-                  const double v = bytes[static_cast<std::size_t>(first + (y * size + x) * 3 +
-                                                                  colour)] / 255.0;
+                  const double v =
+                      bytes[static_cast<std::size_t>(first + (y * size + x) * 3 + colour)] / 255.0;
                   expected.push_back((v - shape.mean[colour]) / shape.deviation[colour]);
                 }
       }

@@ -6,12 +6,12 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
-#include <trireme/kernels/images.hpp>
 #include <trireme/kernels/expert_capacity.hpp>
 #include <trireme/kernels/expert_copies.hpp>
 #include <trireme/kernels/experts.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
+#include <trireme/kernels/images.hpp>
 #include <trireme/kernels/latent_heads.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
@@ -250,7 +250,9 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
          image_patches<T>(e, x.a.matrix(1, 12), part(tokens, 0, 3), shape, 0);
        }},
       {"add_class_token",
-       [=](const Handle& e) { add_class_token<T>(e, a, part(x.gain.flat(), 0, few_columns), 2, 0); }},
+       [=](const Handle& e) {
+         add_class_token<T>(e, a, part(x.gain.flat(), 0, few_columns), 2, 0);
+       }},
       {"class_token_backward",
        [=](const Handle& e) {
          class_token_backward<T>(e, part(x.dgain.flat(), 0, few_columns), b, 2, 0);

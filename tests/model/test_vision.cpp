@@ -1,5 +1,6 @@
 #include <trireme/data/token_source.hpp>
 #include <trireme/deck/families.hpp>
+#include <trireme/model/decoder.hpp>
 #include <trireme/model/rank_model.hpp>
 
 #include "model/golden_gradients.hpp"
@@ -172,6 +173,54 @@ TEST_P(VisionFamilies, GradientsWithDropoutMatchFiniteDifferences) {
 
 TEST_P(VisionFamilies, PlansTheirMemory) {
   expect_planned_bytes(vision_model(GetParam()), [](deck::ModelConfig&, bool) {});
+}
+
+/// The golden batch's samples as texts in a cache, token by token or several at a time: the logits
+/// after each token are those of the whole model.
+TEST_P(VisionFamilies, CachedLogitsMatchTheUncachedModel) {
+  const GoldenGradients golden = vision_golden(GetParam());
+  const auto architecture = architecture::describe(vision_model(GetParam()));
+  const deck::VisionConfig& vision = architecture.model.vision;
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
+  golden.set_weights(parameters);
+  const WholeModel<Fp64> stage(architecture, parameters, {image_samples, 1, false, false});
+  const kernels::Handle handle;
+  set_vision_batch(stage, vision);
+  stage.zero_loss(handle);
+  stage.evaluate(handle, 0, vision_context(), image_samples);
+  const auto logits = stage.rank_model().head_tensor<double>(0, "logits");
+  const std::size_t stride = logits.stride(0);
+  const auto expected = values_of(View1<double>(logits.data(), logits.extent(0) * stride));
+  const auto tokens = values_of(stage.tokens(0)), rows = values_of(stage.field(0, "image_rows"));
+  const auto pixels = values_of(stage.field(0, "pixels"));
+
+  const auto alone = grid::Communicator::self();
+  Decoder<Fp64> decoder(architecture, parameters, *alone, {image_samples, image_samples});
+  for (const std::int32_t text : {2, 0, 1})
+    decoder.see(handle, text,
+                std::span(pixels).subspan(static_cast<std::size_t>(text * vision.pixel_words()),
+                                          static_cast<std::size_t>(vision.pixel_words())));
+  const auto token = [&](std::int32_t text, std::int64_t s) {
+    const auto at = static_cast<std::size_t>(text * image_sequence + s);
+    return CachedToken{text, tokens[at], static_cast<std::int32_t>(s), rows[at]};
+  };
+  std::vector<CachedToken> wide;  // the first tokens of text 2
+  for (std::int64_t s = 0; s < 9; ++s) wide.push_back(token(2, s));
+  decoder.run(handle, wide, PassWidth::wide, false);
+  double largest = 0;
+  for (const double x : expected) largest = std::max(largest, std::abs(x));
+  for (std::int64_t s = 0; s < image_sequence; ++s) {
+    std::vector<CachedToken> narrow{token(0, s), token(1, s)};
+    if (s >= 9) narrow.push_back(token(2, s));
+    decoder.run(handle, narrow, PassWidth::narrow, true);
+    const auto found = values_of(decoder.logits());
+    for (std::size_t r = 0; r < narrow.size(); ++r)
+      for (std::size_t v = 0; v < image_vocabulary; ++v)
+        ASSERT_NEAR(found[r * image_vocabulary + v],
+                    expected[(r * image_sequence + static_cast<std::size_t>(s)) * stride + v],
+                    1e-10 * largest)
+            << "text " << r << ", token " << s << ", logit " << v;
+  }
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ TEST_F(ImageLayouts, MatchOneRank) {
        of(siglip_of_one, {1, 2, 2, "1f1b", 1, false, false, none, Sharding::gradients}),
        with_frozen("vision", {1, 2, 1, "1f1b", 1, false, true}),
        with_frozen("vision", {2, 1, 1, "1f1b", 1, true, false, full}),
-       with_frozen("vision,embedding,layers,final_norm,output", {1, 3, 1, "zb-h1", 1, false, false}),
+       with_frozen("vision,embedding,layers,final_norm,output",
+                   {1, 3, 1, "zb-h1", 1, false, false}),
        with_frozen("vision,embedding", {2, 2, 1, "zb-h1", 1, true, false, selective})},
       [&](const Layout& layout, grid::Communicator& world) { return run_images(layout, world); });
 }

@@ -53,10 +53,12 @@ constexpr const char* latent_and_two_tokens =
 
 /// An encoder of images of 4 tokens, and samples that have room for a document of the token file.
 constexpr const char* images =
-    "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 "
+    "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 "
+    "vision.patch=3 "
     "vision.images=2";
 constexpr const char* frozen_images =
-    "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 vision.patch=3 "
+    "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 "
+    "vision.patch=3 "
     "optimizer.frozen=vision";
 /// An encoder whose targets have 23 tokens.
 constexpr const char* encoder =

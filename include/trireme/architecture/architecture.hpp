@@ -32,7 +32,7 @@ constexpr std::int64_t block_of_layer(std::int64_t layer) {
 struct Architecture {
   deck::ModelConfig model;
   deck::ModelConfig source_model;  ///< ModelConfig::of_source()
-  std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
+  std::vector<ArraySpec> arrays;   ///< in registry order; array numbers are positions in this list
   /// Operations of each kind of block: the embedding, the kinds of layers in the order of their
   /// first layers, and the head.
   std::vector<BlockDescription> kinds;

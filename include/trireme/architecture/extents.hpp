@@ -107,8 +107,8 @@ struct Rows {
     source_tokens,
     source_own,
     pixel_words,  ///< words of four bytes that hold the pixels of the micro-batch's images
-    buckets,  ///< classes of distances between tokens
-    none      ///< 0: a tensor that the model does not need
+    buckets,      ///< classes of distances between tokens
+    none          ///< 0: a tensor that the model does not need
   };
   Kind kind = tokens;
   Size experts = {};        ///< E, for rows that depend on the experts

@@ -160,9 +160,9 @@ struct Operation {
   std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
   bool causal = true;       ///< for `attention`: whether a token sees no later tokens
   std::int64_t keys = 0;    ///< for `attention`: tokens of a sample that have keys
-  std::int64_t key_value_columns = 0;  ///< for `attention`: H (K + V), on all tensor ranks
+  std::int64_t key_value_columns = 0;       ///< for `attention`: H (K + V), on all tensor ranks
   std::optional<Gelu> gelu = std::nullopt;  ///< for `activation`: GELU instead of the model's
-  std::int64_t term = 0;    ///< for `cross_entropy`: number of its term in the objective's losses
+  std::int64_t term = 0;  ///< for `cross_entropy`: number of its term in the objective's losses
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
   std::vector<AdapterPart> adapter = {};  ///< for `linear`

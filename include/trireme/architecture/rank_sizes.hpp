@@ -6,8 +6,8 @@
 
 namespace trireme::architecture {
 
-/// Sizes of the source's residual stream on a rank, with the meanings of RankSizes. `micro`: sources
-/// of a micro-batch, of `sequence` rows each.
+/// Sizes of the source's residual stream on a rank, with the meanings of RankSizes. `micro`:
+/// sources of a micro-batch, of `sequence` rows each.
 struct StreamSizes {
   std::int64_t micro = 0, sequence = 0, tokens = 0, rows = 0, slice = 0;
   std::int64_t hidden = 0, heads = 0, key_value_heads = 0, group = 1, heads_before = 0;
@@ -16,17 +16,17 @@ struct StreamSizes {
 
 /// Dimensions of one rank's part of a micro-batch.
 struct RankSizes {
-  std::int64_t micro = 0;     ///< B: samples of a micro-batch
-  std::int64_t sequence = 0;  ///< S, tokens of each sample on this context rank
-  std::int64_t tokens = 0;    ///< T = B·S: tokens that matrix products read
-  std::int64_t rows = 0;      ///< R: tokens in this rank's residual stream: T, or a part of T
-  std::int64_t slice = 0;     ///< tokens that this rank sends to another stage
-  StreamSizes source;         ///< sizes of the source; 0 without an encoder
+  std::int64_t micro = 0;        ///< B: samples of a micro-batch
+  std::int64_t sequence = 0;     ///< S, tokens of each sample on this context rank
+  std::int64_t tokens = 0;       ///< T = B·S: tokens that matrix products read
+  std::int64_t rows = 0;         ///< R: tokens in this rank's residual stream: T, or a part of T
+  std::int64_t slice = 0;        ///< tokens that this rank sends to another stage
+  StreamSizes source;            ///< sizes of the source; 0 without an encoder
   std::int64_t pixel_words = 0;  ///< of a sample: see Rows::pixel_words
-  std::int64_t modules = 0;   ///< values of modules that predict further tokens
-  std::int64_t buckets = 0;   ///< classes of distances of relative positions; 0: none
-  std::int64_t hidden = 0;    ///< D
-  std::int64_t heads = 0;     ///< H on this rank
+  std::int64_t modules = 0;      ///< values of modules that predict further tokens
+  std::int64_t buckets = 0;      ///< classes of distances of relative positions; 0: none
+  std::int64_t hidden = 0;       ///< D
+  std::int64_t heads = 0;        ///< H on this rank
   std::int64_t key_value_heads = 0;  ///< Hkv on this rank
   std::int64_t group = 1;            ///< query heads per head of keys and values
   /// Query heads of this rank's first group that lower tensor ranks hold.

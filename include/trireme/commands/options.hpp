@@ -10,7 +10,7 @@
 namespace CLI {
 class App;
 class Option;
-}
+}  // namespace CLI
 
 /// Command-line options of the engine's commands, for `trireme` to answer --help and for
 /// `trireme-engine` to parse its arguments.
@@ -50,10 +50,10 @@ struct GenerateOptions {
   double top_p = 1;          ///< 1: all tokens
   double min_p = 0;          ///< 0: all tokens
   std::int64_t seed = 1;
-  std::int64_t batch = 8;  ///< texts that a replica continues at a time
-  std::string chat;        ///< format of the conversations; "": prompts are plain texts
-  std::string prefix;      ///< token before a prompt, or "none"; "": tokenizer's default
-  std::vector<std::string> images;     ///< files with the images of `prompt`
+  std::int64_t batch = 8;           ///< texts that a replica continues at a time
+  std::string chat;                 ///< format of the conversations; "": prompts are plain texts
+  std::string prefix;               ///< token before a prompt, or "none"; "": tokenizer's default
+  std::vector<std::string> images;  ///< files with the images of `prompt`
   data::TokenizeImages image_form = {};  ///< how images become pixels and tokens
 };
 

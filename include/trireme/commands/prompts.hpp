@@ -18,12 +18,12 @@ namespace trireme::commands {
 struct Prompt {
   std::string words;
   data::Chat chat;
-  std::string where;  ///< "the prompt", or file and line
+  std::string where;                     ///< "the prompt", or file and line
   std::vector<std::string> images = {};  ///< files
 };
 
-/// The prompts of the options, with a mark for each image. A UsageError for a mistake in a file of prompts names the file, and
-/// the line if one line is wrong.
+/// The prompts of the options, with a mark for each image. A UsageError for a mistake in a file of
+/// prompts names the file, and the line if one line is wrong.
 std::vector<Prompt> prompts_of(const GenerateOptions& options);
 
 /// The options with which evaluations of a run continue its prompts: [run] prompts, prompt_tokens

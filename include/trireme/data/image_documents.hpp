@@ -18,8 +18,8 @@ struct TextImages {
 };
 
 /// Sets rows[i] for each input that is the id `token` of an image: the row of its patch among the
-/// rows of the sample's images in the encoder. Returns the number of such inputs, which are expected
-/// to be whole images.
+/// rows of the sample's images in the encoder. Returns the number of such inputs, which are
+/// expected to be whole images.
 std::int64_t place_image_rows(const deck::VisionConfig& vision, std::int64_t token,
                               std::span<const std::int32_t> inputs, std::span<std::int32_t> rows);
 
@@ -29,7 +29,8 @@ std::int64_t place_image_rows(const deck::VisionConfig& vision, std::int64_t tok
 class ImageDocuments {
  public:
   /// UsageError if the file's images do not fit the model, or a document does not fit into
-  /// `sequence` tokens; Error if image tokens count in the loss. Reads the offsets of all documents.
+  /// `sequence` tokens; Error if image tokens count in the loss. Reads the offsets of all
+  /// documents.
   ImageDocuments(const TokenSource& file, const deck::VisionConfig& vision, std::int64_t sequence);
 
   std::int64_t samples() const { return file_.documents(); }

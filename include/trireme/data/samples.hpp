@@ -19,7 +19,7 @@ namespace trireme::data {
 struct SampleForm {
   std::int64_t sequence = 0;  ///< S: tokens of a sample; of pairs: of its targets
   Packing packing = Packing::none;
-  std::int64_t source = 0;  ///< of pairs: tokens of a sample's sources; 0: no pairs
+  std::int64_t source = 0;         ///< of pairs: tokens of a sample's sources; 0: no pairs
   deck::VisionConfig vision = {};  ///< of documents with images; absent: other samples
 
   SampleForm(std::int64_t tokens, Packing how = Packing::none, std::int64_t of_source = 0)
@@ -68,8 +68,8 @@ class Windows {
 
   const TokenSource& file_;
   std::int64_t sequence_;
-  std::shared_ptr<const PackedDocuments> packed_;  ///< shared by copies of this object
-  std::shared_ptr<const PackedPairs> pairs_;       ///< the same
+  std::shared_ptr<const PackedDocuments> packed_;    ///< shared by copies of this object
+  std::shared_ptr<const PackedPairs> pairs_;         ///< the same
   std::shared_ptr<const ImageDocuments> documents_;  ///< the same
   std::int64_t count_;
 };

@@ -244,9 +244,7 @@ struct ModelConfig {
   /// Layers of the encoder of texts or of images, of which a model has at most one.
   std::int64_t encoder_layers() const { return encoder.layers + vision.layers; }
   bool in_encoder(std::int64_t layer) const { return layer < encoder_layers(); }
-  bool is_projector(std::int64_t layer) const {
-    return vision.present() && layer == vision.layers;
-  }
+  bool is_projector(std::int64_t layer) const { return vision.present() && layer == vision.layers; }
   std::int64_t first_decoder_layer() const { return encoder_layers() + (vision.present() ? 1 : 0); }
   bool in_module(std::int64_t layer) const { return layer >= first_decoder_layer() + layers; }
   /// Number 0 … of a layer among those of the decoder; for layers of modules that of the last

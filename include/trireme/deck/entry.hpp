@@ -168,7 +168,8 @@ std::vector<std::string_view> words_of_keys() {
   return {all.begin(), all.end()};
 }
 
-/// Add the entries of [local], [adapter], [experts], [encoder], [vision], [model], [optimizer] and [parallel] to `out`.
+/// Add the entries of [local], [adapter], [experts], [encoder], [vision], [model], [optimizer] and
+/// [parallel] to `out`.
 void local_keys(std::vector<Entry>& out);
 void adapter_keys(std::vector<Entry>& out);
 void expert_keys(std::vector<Entry>& out);

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-/// Kernels of models that see images. Asynchronous on exec; instantiated for float, double, Bf16 and
-/// Fp16.
+/// Kernels of models that see images. Asynchronous on exec; instantiated for float, double, Bf16
+/// and Fp16.
 namespace trireme::kernels {
 
 /// The images of a sample, and their rows in an encoder (Dosovitskiy et al. 2020, arXiv 2010.11929,
@@ -52,15 +52,15 @@ struct ImagePlaces {
   std::int64_t first_row = 0;   ///< number of the rank's first row of tokens
 };
 
-/// y[r] = x[r], or row b · image_rows + i of `images` if the row's token t = first_row + r of sample
-/// b = ⌊t / S⌋ has i = rows[t] ≥ 0. x, y [R, D], without overlap; images [B image_rows, D];
+/// y[r] = x[r], or row b · image_rows + i of `images` if the row's token t = first_row + r of
+/// sample b = ⌊t / S⌋ has i = rows[t] ≥ 0. x, y [R, D], without overlap; images [B image_rows, D];
 /// rows [B S]. At most one token of a sample may have an i, and i < image_rows: other values are
 /// errors of the caller that are not found.
 template <class T>
 void splice_images(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> images,
                    View1<const std::int32_t> rows, const ImagePlaces& places);
-/// The gradients of splice_images: dx = dy, or 0 where y has an image's row; dimages = dy there, and
-/// 0 in rows that no token of this rank has. dx may be dy.
+/// The gradients of splice_images: dx = dy, or 0 where y has an image's row; dimages = dy there,
+/// and 0 in rows that no token of this rank has. dx may be dy.
 template <class T>
 void splice_images_backward(const Exec& exec, View2<T> dx, View2<T> dimages, View2<const T> dy,
                             View1<const std::int32_t> rows, const ImagePlaces& places);

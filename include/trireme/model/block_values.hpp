@@ -119,7 +119,7 @@ struct SourceDecoding {
 /// tokens read them.
 template <class T>
 struct ImageDecoding {
-  View2<T> rows;                    // [I', D] of one text, or [B I', D] of all texts
+  View2<T> rows;                     // [I', D] of one text, or [B I', D] of all texts
   View1<const std::int32_t> places;  // [R] row of each token in `rows`, or −1; empty: writes
 };
 

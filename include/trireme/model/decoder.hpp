@@ -108,7 +108,9 @@ class Decoder {
 
   const Pass& pass(PassWidth width) const { return *passes_.at(static_cast<std::size_t>(width)); }
   void take_memory(Arena& arena);
-  bool sees_images(const Pass& pass) const { return pass.reads_sources() && model_.vision.present(); }
+  bool sees_images(const Pass& pass) const {
+    return pass.reads_sources() && model_.vision.present();
+  }
   /// Whether a layer of this rank is the projector of images.
   bool is_projector(const Pass& pass, std::size_t layer) const {
     return model_.is_projector(pass.layers[layer]->number() - architecture::block_of_layer(0));

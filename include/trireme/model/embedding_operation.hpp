@@ -37,11 +37,11 @@ class EmbeddingOperation final : public BlockOperation<P> {
   const TensorAxis& axis_;
   std::optional<std::size_t> field_;  ///< index of the field [T] of ids; empty for positions
   bool of_source_;                    ///< whether the rows are those of a source
-  std::int64_t sequence_;             ///< number of tokens of a sample, or of a source, on this rank
-  double scale_;                      ///< factor of the table's rows
-  std::int64_t first_id_;             ///< first index of this rank's part of the table
-  View2<T> table_;                    // [V, D], [2, D] or [S, D]
-  View2<G> dtable_;                   // gradient of table_; empty if frozen
+  std::int64_t sequence_;  ///< number of tokens of a sample, or of a source, on this rank
+  double scale_;           ///< factor of the table's rows
+  std::int64_t first_id_;  ///< first index of this rank's part of the table
+  View2<T> table_;         // [V, D], [2, D] or [S, D]
+  View2<G> dtable_;        // gradient of table_; empty if frozen
 };
 
 /// output = the table. In the backward pass, the gradient of the output, in the type of sums, is

@@ -33,9 +33,7 @@ struct OperationPlace {
   std::string array(const std::string& name) const {
     return architecture.block(block).prefix + name;
   }
-  const deck::ModelConfig& model() const {
-    return architecture.model_of(plan.description.stream);
-  }
+  const deck::ModelConfig& model() const { return architecture.model_of(plan.description.stream); }
   /// Whether a tensor has rows of the source, and the axis for its rows.
   bool is_of_source(int tensor) const {
     const architecture::Rows& rows = plan.description.tensors[architecture::at(tensor)].rows;

@@ -17,9 +17,9 @@ namespace trireme::plan {
 
 /// Bytes of a layer on a tensor rank.
 struct BlockBytes {
-  Bytes kept = 0;    ///< activations kept in a slot
+  Bytes kept = 0;     ///< activations kept in a slot
   Bytes forward = 0;  ///< the same of a layer without a backward pass
-  Bytes scales = 0;  ///< norms and scales of products with magnitudes (ScaledProduct)
+  Bytes scales = 0;   ///< norms and scales of products with magnitudes (ScaledProduct)
 };
 
 /// Bytes of the activations of one micro-batch on a tensor rank, for any stage.

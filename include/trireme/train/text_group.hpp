@@ -31,7 +31,7 @@ class TextGroup {
     std::vector<model::CachedToken> rows;
     std::vector<std::int32_t> pixels = {};  ///< of a pass over the images of a text
     std::int32_t place = 0;                 ///< of this text in the cache
-    bool with_logits = false;  ///< whether to compute logits
+    bool with_logits = false;               ///< whether to compute logits
   };
   /// Selects the tokens of the next pass. A narrow pass has one token per text, in the row of the
   /// text's place. A wide pass has up to model::wide_rows tokens, without the last tokens of texts.
@@ -51,11 +51,11 @@ class TextGroup {
  private:
   struct Place {
     std::optional<std::size_t> text;
-    std::vector<std::int32_t> tokens;  ///< tokens of the text from position 0 on
-    std::vector<std::int32_t> source;  ///< tokens of the source until they are passed
+    std::vector<std::int32_t> tokens;           ///< tokens of the text from position 0 on
+    std::vector<std::int32_t> source;           ///< tokens of the source until they are passed
     std::vector<std::int32_t> image_rows = {};  ///< of the tokens; empty without images
     std::vector<std::int32_t> pixels = {};      ///< of the images until they are passed
-    std::int64_t passed = 0;           ///< number of tokens that are in the cache
+    std::int64_t passed = 0;                    ///< number of tokens that are in the cache
     std::int64_t drawn = 0;
 
     std::int64_t waiting() const { return std::ssize(tokens) - passed; }

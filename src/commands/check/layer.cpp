@@ -115,7 +115,8 @@ std::string layers_text(const Architecture& a, std::size_t kind) {
   for (std::int64_t layer = 0; layer < a.model.all_layers(); ++layer) {
     if (a.kind_of(layer) != kind) continue;
     if (a.model.in_module(layer))
-      return text("the module of predicted token ", layer - a.model.first_decoder_layer() - a.model.decoder_layer(layer) + 1);
+      return text("the module of predicted token ",
+                  layer - a.model.first_decoder_layer() - a.model.decoder_layer(layer) + 1);
     const std::int64_t first = layer;
     while (layer + 1 < a.model.all_layers() && a.kind_of(layer + 1) == kind) ++layer;
     count += layer + 1 - first;

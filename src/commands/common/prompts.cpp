@@ -5,10 +5,10 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/chat_lines.hpp>
-#include <trireme/data/instructions.hpp>
-#include <trireme/data/json_lines.hpp>
 #include <trireme/data/image_documents.hpp>
 #include <trireme/data/image_lines.hpp>
+#include <trireme/data/instructions.hpp>
+#include <trireme/data/json_lines.hpp>
 #include <trireme/data/sentinel_names.hpp>
 #include <trireme/io/image_resize.hpp>
 #include <trireme/io/input_file.hpp>
@@ -48,8 +48,7 @@ void mark_images(Prompt& prompt, const data::ImageText& form) {
   const auto images = std::ssize(prompt.images);
   check_usage(images == 0 || marks == 0 || marks == images, prompt.where, " has ", images,
               images == 1 ? " image" : " images", ", but ", form.token, " ", marks,
-              marks == 1 ? " time" : " times",
-              "; write it once for each image, or for none");
+              marks == 1 ? " time" : " times", "; write it once for each image, or for none");
   if (marks > 0) return;
   std::string before;
   for (std::int64_t i = 0; i < images; ++i) before += form.token;
@@ -73,7 +72,8 @@ Prompt prompt_of(const data::JsonLine& line, bool chat, const std::filesystem::p
       prompt.images.push_back((folder / image).string());
     return prompt;
   }
-  if (data::has_images(line)) line.refuse("has \"messages\" and images, which --chat does not read");
+  if (data::has_images(line))
+    line.refuse("has \"messages\" and images, which --chat does not read");
   if (line.has("prompt")) line.refuse("has both \"prompt\" and \"messages\"");
   if (!chat)
     throw UsageError(text(line.where(), ": has \"messages\"; choose their format with --chat: ",
@@ -116,8 +116,7 @@ std::vector<Prompt> prompts_of(const GenerateOptions& options) {
   std::vector<Prompt> prompts;
   if (path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {
     data::read_json_lines(
-        path, R"({"prompt": "Once upon a time"})",
-        [&](const data::JsonLine& line) {
+        path, R"({"prompt": "Once upon a time"})", [&](const data::JsonLine& line) {
           prompts.push_back(prompt_of(line, chat, std::filesystem::path(path).parent_path()));
           mark_images(prompts.back(), form);
         });
@@ -239,9 +238,11 @@ std::string Texts::json(std::int64_t n, const std::string& continuation, std::in
 void Texts::expect_images() const {
   for (const Prompt& prompt : prompts_) {
     if (prompt.images.empty()) continue;
-    check_usage(vision_.present(), prompt.where, " has an image, but the deck's model has no "
+    check_usage(vision_.present(), prompt.where,
+                " has an image, but the deck's model has no "
                 "encoder of images ([vision]); remove the image");
-    check_usage(!is_chat(), prompt.where, " has an image, which --chat does not read; leave --chat "
+    check_usage(!is_chat(), prompt.where,
+                " has an image, which --chat does not read; leave --chat "
                 "out, and write the prompt in the model's format");
     check_usage(image_id_ >= 0, prompt.where, " has an image, but the deck's tokenizer ",
                 tokenizer_->name(), " has no special token ", image_text_.token,
@@ -268,8 +269,9 @@ std::vector<std::int32_t> Texts::with_images(std::size_t p) const {
 data::TextImages Texts::images(std::int64_t n, const std::vector<std::int32_t>& ids) const {
   const Prompt& prompt = prompts_[prompt_of_text(n)];
   if (prompt.images.empty()) return {};
-  data::TextImages images{std::vector<std::int32_t>(ids.size(), -1),
-                           std::vector<std::int32_t>(static_cast<std::size_t>(vision_.pixel_words()))};
+  data::TextImages images{
+      std::vector<std::int32_t>(ids.size(), -1),
+      std::vector<std::int32_t>(static_cast<std::size_t>(vision_.pixel_words()))};
   const std::int64_t found = data::place_image_rows(vision_, image_id_, ids, images.rows);
   check_usage(found == std::ssize(prompt.images) * vision_.tokens(), prompt.where,
               " has other tokens of images than its images; write ", image_text_.token,

@@ -276,8 +276,8 @@ void warn_of_pairs(const data::TokenSource& file, const data::PackedPairs& pairs
 std::string packing_text(const data::TokenSource& file, const data::Windows& windows) {
   return text(file.path(), ": ",
               windows.documents() != nullptr ? windows.documents()->description()
-              : windows.pairs() != nullptr ? windows.pairs()->description()
-                                         : windows.packed()->description());
+              : windows.pairs() != nullptr   ? windows.pairs()->description()
+                                             : windows.packed()->description());
 }
 
 void warn_of_packing(const data::TokenSource& file, const data::Windows& windows) {

@@ -193,19 +193,23 @@ void add_image_text_options(CLI::App& command, const std::function<data::Tokeniz
     if (size != nullptr) option->needs(size);
     return option;
   };
-  add("--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
+  add(
+      "--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
       "How an image becomes a square: crop cuts its centre out, as CLIP; stretch, as SigLIP; pad "
       "adds black bars. Default: crop",
       "FIT")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(io::image_fit_names),
                                                      std::end(io::image_fit_names)))
                   .description(""));
-  add("--image-token", [images](const std::string& name) { images().text.token = name; },
+  add(
+      "--image-token", [images](const std::string& name) { images().text.token = name; },
       "Special token that stands for images, and marks their places in texts. Default: <image>",
       "TOKEN");
-  add("--image-begin", [images](const std::string& words) { images().text.begin = words; },
+  add(
+      "--image-begin", [images](const std::string& words) { images().text.begin = words; },
       "Text before an image, such as the special token <start_of_image>", "TEXT");
-  add("--image-end", [images](const std::string& words) { images().text.end = words; },
+  add(
+      "--image-end", [images](const std::string& words) { images().text.end = words; },
       "Text after an image", "TEXT");
 }
 
