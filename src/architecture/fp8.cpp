@@ -57,7 +57,8 @@ Bytes fp8_code_bytes(const BlockDescription& layer, const RankSizes& sizes) {
 Bytes fp8_scaling_bytes(std::int64_t tensors, std::int64_t history) {
   constexpr Bytes number = 4;
   // maxima, scales and inverse scales
-  return fp8_operand_bytes(tensors * history * number) + 3 * fp8_operand_bytes(tensors * number);
+  return fp8_operand_bytes(tensors * history * number) + 2 * fp8_operand_bytes(tensors * number) +
+         fp8_operand_bytes(tensors * fp8_inverse_stride * number);
 }
 
 }  // namespace trireme::architecture

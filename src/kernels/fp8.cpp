@@ -147,11 +147,12 @@ void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
       });
 }
 
-void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
+void find_fp8_scales(const Exec& exec, View1<float> scales, View2<float> inverses,
                      View2<const float> history, const Fp8Rule& rule) {
   const std::int64_t rows = extent(history, 0);
   expect_shape(scales, "scales", {extent(history, 1)});
-  expect_shape(inverses, "inverses", {extent(history, 1)});
+  expect_shape(inverses, "inverses", {extent(history, 1), extent(inverses, 1)});
+  check(extent(inverses, 1) >= 1, "inverse scales without a column");
   const std::int64_t newest = rule.newest;
   const int gradient_exponent = rule.gradient_exponent;
   const bool largest = rule.algorithm == Fp8Algorithm::max;
@@ -170,7 +171,7 @@ void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverse
           exponent = fp8_scale_exponent(maximum,
                                         gradient ? E5M2::largest_exponent : E4M3::largest_exponent);
         scales(t) = power_of_two(exponent);
-        inverses(t) = power_of_two(-exponent);
+        inverses(t, 0) = power_of_two(-exponent);
       });
 }
 

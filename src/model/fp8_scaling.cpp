@@ -15,10 +15,10 @@ Fp8Scaling::Fp8Scaling(std::int64_t tensors, const deck::PrecisionConfig& precis
       history_(memory_.take<float>(precision.fp8_history, tensors)),
       maxima_(memory_.take<float>(tensors)),
       scales_(memory_.take<float>(tensors)),
-      inverses_(memory_.take<float>(tensors)) {}
+      inverses_(memory_.take<float>(tensors, architecture::fp8_inverse_stride)) {}
 
 kernels::Fp8Scale Fp8Scaling::scale(std::int64_t tensor, bool notes) const {
-  return {scales_.data() + tensor, inverses_.data() + tensor,
+  return {scales_.data() + tensor, inverses_.data() + tensor * architecture::fp8_inverse_stride,
           notes ? maxima_.data() + tensor : nullptr};
 }
 

@@ -22,13 +22,14 @@ using testing::uniform;
 constexpr double fp32_rounding = std::numeric_limits<float>::epsilon() / 2;
 constexpr double bf16_rounding = 1.0 / 256;
 
-/// A scale 2^exponent with its reciprocal and a maximum, as the model holds them.
+/// A scale 2^exponent with its reciprocal, at a multiple of 16 bytes, and a maximum, as the model
+/// holds them.
 class Scale {
  public:
   explicit Scale(int exponent, float maximum = 0)
-      : numbers_(std::vector<float>{power_of_two(exponent), power_of_two(-exponent), maximum}) {}
+      : numbers_(std::vector<float>{power_of_two(-exponent), power_of_two(exponent), maximum}) {}
   Fp8Scale get(bool notes = true) const {
-    return {numbers_.data(), numbers_.data() + 1, notes ? numbers_.data() + 2 : nullptr};
+    return {numbers_.data() + 1, numbers_.data(), notes ? numbers_.data() + 2 : nullptr};
   }
   float maximum() const { return numbers_.values()[2]; }
 
@@ -238,16 +239,16 @@ TEST(Fp8Scales, FollowFromTheHistory) {
   const Exec exec;
   constexpr std::int64_t tensors = 6;
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  const DeviceArray<float> history(3 * tensors, 0.0F), scales(tensors), inverses(tensors);
+  const DeviceArray<float> history(3 * tensors, 0.0F), scales(tensors), inverses(4 * tensors);
   DeviceArray<float> maxima(tensors);
   const auto scales_after = [&](std::int64_t row, std::vector<float> found,
                                 Fp8Algorithm algorithm) {
     maxima.assign(found);
     record_fp8_maxima(exec, history.matrix(3, tensors), row, maxima.flat());
-    find_fp8_scales(exec, scales.flat(), inverses.flat(), history.matrix(3, tensors),
+    find_fp8_scales(exec, scales.flat(), inverses.matrix(tensors, 4), history.matrix(3, tensors),
                     {algorithm, row, 20});
     const auto values = scales.values(), reciprocals = inverses.values();
-    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i] * reciprocals[i], 1);
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i] * reciprocals[4 * i], 1);
     EXPECT_EQ(maxima.values(), std::vector<float>(tensors, 0.0F));
     return values;
   };

@@ -50,7 +50,7 @@ class ImageLayouts : public Layouts {
   Outcome run_images(Layout layout, grid::Communicator& world) {
     layout.family = Family::llama;
     if (layout.property.empty()) layout.property = clip_of_two;
-    return run_on(images_, layout, world, 3);
+    return run_on(images_, layout, world, layout.steps);
   }
 
   TemporaryFolder images_folder_;

@@ -29,6 +29,8 @@ std::int64_t fp8_tensor(const Architecture& architecture, const Operation& opera
 
 /// Bytes of the rounded operands of a layer's largest product.
 Bytes fp8_code_bytes(const BlockDescription& layer, const RankSizes& sizes);
+/// Numbers from an inverse scale to the next: cuBLASLt reads scales at multiples of 16 bytes.
+inline constexpr std::int64_t fp8_inverse_stride = 4;
 /// Bytes of the maxima, their history, the scales and the inverse scales.
 Bytes fp8_scaling_bytes(std::int64_t tensors, std::int64_t history);
 

@@ -11,7 +11,7 @@ namespace trireme::kernels {
 /// Scale of a tensor, and storage for its largest magnitude.
 struct Fp8Scale {
   const float* scale = nullptr;    ///< [1], a power of two
-  const float* inverse = nullptr;  ///< [1], 1 / scale
+  const float* inverse = nullptr;  ///< [1], 1 / scale; cuBLASLt needs a multiple of 16 bytes
   float* maximum = nullptr;        ///< [1], raised to the largest |x|; null: not recorded
 };
 
@@ -64,9 +64,9 @@ struct Fp8Rule {
 
 /// scales(t): the largest power of two that scales the maximum of tensor t into the type's range,
 /// limited to 2^±fp8_scale_limit; the initial scale if the maximum is 0. The maximum is the largest
-/// value of history(·, t), or with most_recent the newest value that is not 0. inverses(t) = 1 /
-/// scales(t). history [H, n].
-void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
+/// value of history(·, t), or with most_recent the newest value that is not 0. inverses(t, 0) = 1 /
+/// scales(t). history [H, n]; inverses [n, ≥ 1].
+void find_fp8_scales(const Exec& exec, View1<float> scales, View2<float> inverses,
                      View2<const float> history, const Fp8Rule& rule);
 
 /// Reason why this device does not support fp8 products, such as "the device … is sm_80, and

@@ -44,7 +44,7 @@ class Fp8Scaling {
   View2<float> history_;   // [history, tensors]
   View1<float> maxima_;    // [tensors]
   View1<float> scales_;    // [tensors]
-  View1<float> inverses_;  // [tensors] 1 / scales
+  View2<float> inverses_;  // [tensors, fp8_inverse_stride] 1 / scales in the first column
 };
 
 }  // namespace trireme::model

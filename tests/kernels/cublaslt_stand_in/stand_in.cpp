@@ -124,6 +124,9 @@ cublasStatus_t judge(const Operation& o, const Purpose& p) {
   if (uses_auxiliary(o.epilogue) &&
       (o.auxiliary == nullptr || o.auxiliary_leading % 8 != 0 || o.auxiliary_leading < p.d.rows))
     return invalid();
+  // The library of CUDA 13 has no algorithm for scales that are not aligned.
+  for (const void* const scale : {o.scale_a, o.scale_b})
+    if (scale != nullptr && alignment_of(scale) < 16) return CUBLAS_STATUS_NOT_SUPPORTED;
   return has_types(o, p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 

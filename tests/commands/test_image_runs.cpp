@@ -1,0 +1,141 @@
+#include <commands/training_runs.hpp>
+
+#include <trireme/base/text.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Runs on images of one of three levels of grey, which a model learns to name.
+namespace trireme::commands {
+namespace {
+
+using namespace commands::testing;
+
+constexpr const char* greys[] = {"dark", "grey", "light"};
+
+/// An image of about one level as a NumPy array, which every build reads.
+std::string array_of_level(int level, int number) {
+  using namespace std::string_literals;
+  std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (12, 12, 3), }";
+  header.resize(117, ' ');
+  std::string pixels;
+  for (int i = 0; i < 12 * 12 * 3; ++i)
+    pixels += static_cast<char>(20 + 100 * level + (i * 37 + number * 11) % 15);
+  return "\x93NUMPY\x01\0\x76\0"s + header + "\n" + pixels;
+}
+
+class ImageRuns : public TrainingRuns {
+ protected:
+  ImageRuns() {
+    std::string lines, questions;
+    for (int i = 0; i < 60; ++i) {
+      const std::string name = text("i", i, ".npy");
+      folder_.write(name, array_of_level(i % 3, i));
+      const std::string image = text(R"({"image": ")", name, R"(", "prompt": "Is it?")");
+      lines += text(image, R"(, "completion": " )", greys[i % 3], "\"}\n");
+      if (i < 6) questions += image + "}\n";
+    }
+    folder_.write("lines.jsonl", lines);
+    folder_.write("questions.jsonl", questions);
+    EXPECT_EQ(run("trireme tokenize -o t.h5 --train-bpe 300 --images 12 --image-tokens 4 "
+                  "--image-fit stretch lines.jsonl"),
+              0)
+        << err();
+    folder_.write("images.toml", R"([run]
+directory = "run"
+steps = 120
+[model]
+family = "llama"
+layers = 2
+hidden = 24
+heads = 4
+sequence = 20
+[vision]
+layers = 2
+hidden = 16
+heads = 4
+image = 12
+patch = 6
+[batch]
+global = 12
+micro = 6
+[precision]
+compute = "fp64"
+[optimizer]
+learning_rate = 5e-3
+[data]
+train = "t.h5"
+tokenizer = "tokenizer.json"
+)");
+  }
+};
+
+/// A restart on another layout continues the run, and the texts do not depend on the layout.
+TEST_F(ImageRuns, LearnNamesOnAnyLayout) {
+  const std::string launcher = std::string(TRIREME_MPIEXEC) + " -n ";
+  ASSERT_EQ(run(launcher + "2 trireme train images.toml parallel.pipeline=2 run.steps=60"), 0)
+      << err();
+  ASSERT_EQ(run(launcher + "2 trireme train images.toml parallel.tensor=2 checkpoint.restart=latest "
+                           "parallel.sequence_parallel=true"),
+            0)
+      << err();
+  ASSERT_EQ(run("trireme eval images.toml --data t.h5"), 0) << err();
+  std::string texts;
+  for (const auto& [ranks, keys] : std::vector<std::pair<int, std::string>>{
+           {1, ""},
+           {1, "--batch 1"},
+           {2, ""},
+           {2, "parallel.tensor=2"},
+           {3, "parallel.pipeline=3 --batch 5"},
+           {4, "parallel.pipeline=2 parallel.tensor=2"}}) {
+    SCOPED_TRACE(keys);
+    ASSERT_EQ(run(text(launcher, ranks, " trireme generate images.toml ", keys,
+                       " --prompts questions.jsonl --image-fit stretch --temperature 0 --tokens 3 "
+                       "-o texts.jsonl")),
+              0)
+        << err();
+    if (texts.empty()) texts = file("texts.jsonl");
+    EXPECT_EQ(file("texts.jsonl"), texts);
+  }
+  for (const char* grey : greys)
+    EXPECT_EQ(occurrences(texts, text("\"text\":\" ", grey, "\"")), 2) << texts;
+  ASSERT_EQ(run("trireme generate images.toml --prompt 'Is it?' --image i2.npy --image-fit stretch "
+                "--temperature 0 --tokens 3"),
+            0)
+      << err();
+  EXPECT_NE(out().find("<image>Is it? light"), std::string::npos) << out();
+}
+
+TEST_F(ImageRuns, ReportOneErrorPerMistake) {
+  ASSERT_EQ(run("trireme train images.toml run.steps=1"), 0) << err();
+  folder_.write("two.jsonl", R"({"images": ["i0.npy", "i1.npy"], "prompt": "Is it?"})");
+  folder_.write("marks.jsonl", R"({"image": "i0.npy", "prompt": "<image> is <image>?"})");
+  folder_.write("gone.jsonl", R"({"image": "gone.npy", "prompt": "Is it?"})");
+  for (const auto& [arguments, part] : std::vector<std::pair<std::string, std::string>>{
+           {"generate images.toml --prompts two.jsonl",
+            "two.jsonl:1 has 2 images, but [vision] images = 1; give fewer, or set images = 2"},
+           {"generate images.toml --prompts marks.jsonl",
+            "marks.jsonl:1 has 1 image, but <image> 2 times"},
+           {"generate images.toml --prompts gone.jsonl", "gone.npy"},
+           {"generate images.toml --prompt x --image i0.npy --image-token '<picture>'",
+            "has no special token <picture>; give one with --image-token"},
+           {"generate images.toml --prompt x --image i0.npy --chat chatml", "leave --chat out"},
+           {"train images.toml vision.image=6 vision.patch=3",
+            "t.h5: its images have sides of 12 pixels, but [vision] image = 6"},
+           {"train images.toml model.sequence=5", "its longest document has"},
+           {"train images.toml vision.layers=0 vision.hidden=0 vision.heads=0 vision.image=0 "
+            "vision.patch=0",
+            "t.h5: has images, which this deck's model does not see"},
+           {"eval images.toml --data t.h5 vision.family=siglip", "[vision] family"},
+           {"eval images.toml --tasks two.jsonl", "--tasks has no images"}}) {
+    SCOPED_TRACE(arguments);
+    EXPECT_EQ(run("trireme " + arguments), 2) << out();
+    EXPECT_NE(err().find(part), std::string::npos) << err();
+  }
+}
+
+}  // namespace
+}  // namespace trireme::commands
