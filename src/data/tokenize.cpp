@@ -233,7 +233,10 @@ class Documents {
 
  private:
   void write(std::string_view bytes, bool for_validation) {
-    if (current_ == nullptr) current_ = for_validation ? validation_.get() : &train_;
+    if (current_ == nullptr) {
+      finish_images();  // earlier documents, which are written first
+      current_ = for_validation ? validation_.get() : &train_;
+    }
     ids_.clear();
     encoder_->feed(bytes, ids_);
     current_->append(ids_);

@@ -297,6 +297,18 @@ TEST_F(ImageLines, DamagedImagesAmongManyNameTheirLine) {
   EXPECT_FALSE(std::filesystem::exists(options_.output));
 }
 
+TEST_F(ImageLines, TextFilesFollowTheLinesBeforeThem) {
+  const std::string line = R"({"image": "a.png", "text": "x"})";
+  options_.inputs = {folder_.write("a.jsonl", line + "\n" + line), folder_.write("b.txt", "text"),
+                     folder_.write("c.jsonl", line)};
+  tokenize(options_, [](auto) {});
+  const auto all = documents(options_.output);
+  ASSERT_EQ(all.size(), 4u);
+  for (const std::size_t i : {0u, 1u, 3u}) EXPECT_EQ(all[i].images, Pixels{pixels("a.png")}) << i;
+  EXPECT_EQ(all[2].ids, ids("text"));
+  EXPECT_TRUE(all[2].images.empty());
+}
+
 TEST_F(ImageLines, ValidationFilesHaveTheImagesOfTheirDocuments) {
   std::string lines;
   const std::vector<std::string> names{"a.png", "b.jpg", "c.npy"};
