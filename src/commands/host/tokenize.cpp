@@ -122,8 +122,7 @@ void add_image_options(CLI::App& command, data::TokenizeOptions& options) {
       .add_option_function<std::string>(
           "--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
           "How an image becomes a square: crop cuts its centre out, as CLIP; stretch, as SigLIP; "
-          "pad "
-          "adds black bars. Default: crop")
+          "pad adds black bars. Default: crop")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(io::image_fit_names),
                                                      std::end(io::image_fit_names)))
                   .description(""))
