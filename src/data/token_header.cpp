@@ -1,4 +1,5 @@
-// Seals and verifies the headers of token files: every field against the file's size and the other fields.
+// Seals and verifies the headers of token files: every field against the file's size and the other
+// fields.
 #include <trireme/data/token_header.hpp>
 
 #include <trireme/base/check.hpp>
