@@ -104,8 +104,10 @@ InstructionEncoder::InstructionEncoder(const Tokenizer& tokenizer, ChatFormat fo
   image_id_ = tokenizer.special_token(images->token);
   check_usage(image_id_ >= 0, "the tokenizer ", tokenizer.name(), " has no special token ",
               images->token,
-              "; give the name of its image token with --image-token, or add the "
-              "token to its added_tokens");
+              "; give the name of its image token with --image-token, or add the token to its "
+              "added_tokens");
+  check_usage(image_id_ != tokenizer.end_of_document(), "--image-token ", images->token,
+              ": this token ends documents; give the name of another token");
 }
 
 std::vector<std::string> InstructionEncoder::place_images(const JsonLine& line,

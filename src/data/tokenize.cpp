@@ -233,7 +233,10 @@ class Documents {
 
  private:
   void write(std::string_view bytes, bool for_validation) {
-    if (current_ == nullptr) current_ = for_validation ? validation_.get() : &train_;
+    if (current_ == nullptr) {
+      finish_images();  // earlier documents, which are written first
+      current_ = for_validation ? validation_.get() : &train_;
+    }
     ids_.clear();
     encoder_->feed(bytes, ids_);
     current_->append(ids_);
@@ -382,9 +385,8 @@ void check_images(const TokenizeImages& o) {
               "patch)^2, after pooling");
   check_usage(!o.text.token.empty(), "--image-token is empty, expected the name of a token");
   check_usage(marks_in(o.text.begin + "\n" + o.text.end, o.text) == 0,
-              "--image-begin and "
-              "--image-end contain the image token ",
-              o.text.token, "; leave it out");
+              "--image-begin or --image-end contains the image token ", o.text.token,
+              "; leave it out");
 }
 
 void check_options(const TokenizeOptions& o) {

@@ -1,3 +1,5 @@
+#include <trireme/base/text.hpp>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -140,7 +142,7 @@ TEST(TokenCommands, ImagesOfJsonLinesAreStoredShownAndVerified) {
   EXPECT_EQ(shell(folder, tokenize + "--image-tokens 4"), 2);
   expect_error(folder, "--images");
   EXPECT_EQ(shell(folder, tokenize + "--images 8 --image-tokens 4 --image-fit squeeze"), 2);
-  expect_error(folder, "crop, stretch, pad");
+  expect_error(folder, "{crop,stretch,pad}");
   EXPECT_EQ(shell(folder, tokenize), 2);
   expect_error(folder, "in/lines.jsonl:1: has the member \"image\"");
   EXPECT_EQ(shell(folder, "rm a.npy && " + tokenize + "--images 8 --image-tokens 4"), 2);

@@ -1,4 +1,6 @@
 #include <trireme/data/image_lines.hpp>
+#include <trireme/data/instructions.hpp>
+#include <trireme/data/json_lines.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/io/image.hpp>
@@ -16,6 +18,7 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <random>
 
 /// JSON lines with images: the places of images in texts, the pixels in token files, mistakes.
 namespace trireme::data {
@@ -262,6 +265,8 @@ TEST_F(ImageLines, OptionsAreChecked) {
   options_.images->text.copies = 2;
   options_.images->text.token = "<picture>";
   expect_mentions(message_of([&] { run(line); }), {"no special token <picture>", "--image-token"});
+  options_.images->text.token = "<|endoftext|>";
+  expect_mentions(message_of([&] { run(line); }), {"<|endoftext|>", "ends documents"});
   options_.images->text.token = "<image>";
   options_.images->text.begin = "a <image>";
   expect_mentions(message_of([&] { run(line); }), {"--image-begin", "leave it out"});
@@ -277,6 +282,38 @@ TEST_F(ImageLines, OptionsAreChecked) {
       message_of([&] { run(R"({"image": "a.png", "prompt": "x", "completion": ""})"); }),
       {"lines.jsonl:1: ", "--images SIZE"});
   EXPECT_FALSE(std::filesystem::exists(options_.output));
+}
+
+/// Damaged lines are read or rejected with their number, and documents have the tokens of their
+/// images.
+TEST_F(ImageLines, DamagedLinesEndInAnErrorOrADocument) {
+  InstructionEncoder encoder(*tokenizer_, ChatFormat::chatml, false, options_.images->text);
+  const std::vector<std::string> lines{
+      R"({"image": "a.png", "prompt": "What is <image>?", "completion": " A cat."})",
+      R"({"images": ["a.png", "b.jpg"], "text": "<image> and <image>"})",
+      R"({"images": ["b.jpg"], "messages": [{"role": "user", "content": [{"type": "image", )"
+      R"("image": "a.png"}, {"type": "text", "text": "?"}, {"type": "image"}]}, )"
+      R"({"role": "assistant", "content": "x"}]})"};
+  std::mt19937 random(29);
+  const auto image = tokenizer_->special_token("<image>");
+  int documents_found = 0;
+  for (int trial = 0; trial < 1500; ++trial) {
+    const auto path = folder_.write("m.jsonl", mutated(lines[random() % lines.size()], random));
+    try {
+      read_json_lines(path, instruction_form, [&](const JsonLine& line) {
+        const CountedTokens found = encoder.encode(line);
+        std::int64_t tokens = 0;
+        for (const auto& [count, counted] : found.runs) tokens += count;
+        EXPECT_EQ(tokens, std::ssize(found.ids));
+        EXPECT_EQ(std::ranges::count(found.ids, image), std::ssize(found.images) * copies);
+        ++documents_found;
+      });
+    } catch (const UsageError& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with(path + ":")) << error.what();
+    }
+  }
+  EXPECT_GT(documents_found, 50);
+  EXPECT_LT(documents_found, 1400);
 }
 
 /// Documents keep their order while threads decode; the error is that of the first damaged image.
@@ -295,6 +332,18 @@ TEST_F(ImageLines, DamagedImagesAmongManyNameTheirLine) {
       << message;
   expect_mentions(message, {"damaged PNG file", "truncated"});
   EXPECT_FALSE(std::filesystem::exists(options_.output));
+}
+
+TEST_F(ImageLines, TextFilesFollowTheLinesBeforeThem) {
+  const std::string line = R"({"image": "a.png", "text": "x"})";
+  options_.inputs = {folder_.write("a.jsonl", line + "\n" + line), folder_.write("b.txt", "text"),
+                     folder_.write("c.jsonl", line)};
+  tokenize(options_, [](auto) {});
+  const auto all = documents(options_.output);
+  ASSERT_EQ(all.size(), 4u);
+  for (const std::size_t i : {0u, 1u, 3u}) EXPECT_EQ(all[i].images, Pixels{pixels("a.png")}) << i;
+  EXPECT_EQ(all[2].ids, ids("text"));
+  EXPECT_TRUE(all[2].images.empty());
 }
 
 TEST_F(ImageLines, ValidationFilesHaveTheImagesOfTheirDocuments) {
