@@ -42,10 +42,11 @@ json given(const json& file, const std::string& name) {
 }
 
 void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints& complaints) {
-  json value = given(file, key.name);
+  const json object = object_of(file, key);
+  json value = given(object, key.name);
   if (value.is_null()) {
-    const auto& meant = key.null && file.contains(key.name) ? key.null : key.otherwise;
-    if (!meant) return complaints.add(key.name, " is missing, expected ", key.expected);
+    const auto& meant = key.null && object.contains(key.name) ? key.null : key.otherwise;
+    if (!meant) return complaints.add(key.path(), " is missing, expected ", key.expected);
     value = meant(out.model);
   }
   const ModelConfig before = out.model;
@@ -53,9 +54,25 @@ void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints
     out.model = before;
     const std::string expected =
         key.expected.empty() ? shortened(key.write(before).dump()) : key.expected;
-    return complaints.add(key.name, " = ", shortened(value.dump()), ", expected ", expected);
+    return complaints.add(key.path(), " = ", shortened(value.dump()), ", expected ", expected);
   }
-  if (!key.binding) out.free.push_back({key.name, key.deck, value});
+  if (!key.binding) out.free.push_back({key.path(), key.deck, value});
+}
+
+/// The token of images in LLaVA's file. Reports an id that the vocabulary does not have.
+std::int64_t image_token_of(const json& file, const ModelConfig& m, Complaints& complaints) {
+  const json first = given(file, image_token_key), second = given(file, other_image_token_key);
+  const char* const name = first.is_null() ? other_image_token_key : image_token_key;
+  if (!first.is_null() && !second.is_null() && first != second)
+    complaints.add(image_token_key, " = ", shortened(first.dump()), ", but ",
+                   shortened(second.dump()), " in ", other_image_token_key,
+                   ", expected equal values");
+  const json value = !first.is_null() ? first : !second.is_null() ? second : json(32000);
+  if (value.is_number_integer() && value >= 0 && value < m.vocabulary)
+    return value.get<std::int64_t>();
+  complaints.add(name, " = ", shortened(value.dump()), ", expected an id below ", text_object,
+                 ".vocab_size = ", m.vocabulary);
+  return -1;
 }
 
 /// Whether config.json has a key for this key of the deck.
@@ -106,7 +123,11 @@ const char* torch_name(DType type) {
 
 void expect_exportable(const deck::Deck& deck) {
   const ModelConfig& m = deck.config.model;
-  const Format& format = format_of(m.family);
+  check_usage(!m.vision.present() || llava_format(m.family) != nullptr,
+              deck.cite("model", "family"), ": with ", deck.cite("vision", "layers"),
+              ", transformers' LlavaForConditionalGeneration is written for the families ",
+              llava_families, "; such a model cannot be exported");
+  const Format& format = format_of(m);
   Complaints complaints;
   expect_published(format, deck, complaints);
   format.check(json::object(), m, complaints);
@@ -117,23 +138,27 @@ void expect_exportable(const deck::Deck& deck) {
 }
 
 std::string config_text(const ModelConfig& model, DType dtype,
-                        const std::vector<std::int64_t>& end_tokens, std::int64_t start_token) {
-  const Format& format = format_of(model.family);
+                        const std::vector<std::int64_t>& end_tokens, std::int64_t start_token,
+                        std::int64_t image_token) {
+  const Format& format = format_of(model);
   nlohmann::ordered_json out;
   out["architectures"] = {format.model_class(model)};
   out["model_type"] = format.model_type;
   for (const ConfigKey& key : format.keys) {
     if (!key.write || key.is_part()) continue;
     const json value = key.write(model);
-    if (!value.is_discarded()) out[key.name] = value;
+    if (value.is_discarded()) continue;
+    (key.object.empty() ? out : out[key.object])[key.name] = value;
   }
   out["initializer_range"] = architecture::weight_deviation;
   out["torch_dtype"] = torch_name(dtype);
   // Without these keys, transformers would use default ids of the family.
   const bool has_end = !end_tokens.empty() && model.causal();
-  out["bos_token_id"] = has_end ? nlohmann::ordered_json(end_tokens.front()) : nullptr;
-  out["eos_token_id"] =
-      end_tokens.size() > 1 && has_end ? nlohmann::ordered_json(end_tokens) : out["bos_token_id"];
+  auto& language = model.vision.present() ? out[text_object] : out;
+  language["bos_token_id"] = has_end ? nlohmann::ordered_json(end_tokens.front()) : nullptr;
+  language["eos_token_id"] = end_tokens.size() > 1 && has_end ? nlohmann::ordered_json(end_tokens)
+                                                              : language["bos_token_id"];
+  if (model.vision.present()) out[image_token_key] = image_token;
   if (model.encoder.present()) {
     out["bos_token_id"] = nullptr;
     out["pad_token_id"] = out[start_key] = start_token;
@@ -144,7 +169,7 @@ std::string config_text(const ModelConfig& model, DType dtype,
 ModelFile parse_config(const std::string& content, const std::string& path) {
   const json file = parse_strict(content, path, {32, "the file", "; is it the config.json?"});
   ModelFile out;
-  out.format = &format_of(given(file, "model_type"), path);
+  out.format = &format_of(file, path);
   out.path = path;
   out.model = smallest(out.format->family);
   Complaints complaints;
@@ -155,6 +180,7 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
       out.format->keys.end())
     out.model.key_value_heads = out.model.heads;
   out.format->check(file, out.model, complaints);
+  if (out.model.vision.present()) out.image_token = image_token_of(file, out.model, complaints);
   out.unknown = unknown_members(file, out.format->keys);
   if (out.model.encoder.present()) {
     out.start_token = id_of(given(file, start_key), id_of(given(file, "pad_token_id"), 0));
@@ -187,6 +213,9 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
                    deck.cite("model", "family"));
   else
     expect_published(*file.format, deck, complaints);
+  if (ours.vision.present() && !file.model.vision.present())
+    complaints.add("the file's model does not see images, but the deck has ",
+                   deck.cite("vision", "layers"));
   if (ours.shared_layers > 0)
     complaints.add("each layer has its own weights, but the deck has ",
                    deck.cite("model", "shared_layers"));
@@ -194,7 +223,7 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
     if (key.deck.empty() || !key.binding) continue;
     const json theirs = key.write(file.model);
     if (theirs != key.write(ours))
-      complaints.add(key.name, " = ", theirs.dump(), ", but the deck has ",
+      complaints.add(key.path(), " = ", theirs.dump(), ", but the deck has ",
                      deck.cite(key.section, key.deck));
   }
   complaints.raise(text(file.path, " describes another model than the deck"),
@@ -204,7 +233,8 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck) {
   std::vector<std::string> lines;
   for (const FreeValue& free : file.free) {
-    const auto key = std::ranges::find(file.format->keys, free.name, &ConfigKey::name);
+    if (free.deck.empty()) continue;
+    const auto key = std::ranges::find(file.format->keys, free.name, &ConfigKey::path);
     if (free.value != key->write(deck.config.model))
       lines.push_back(text(file.path, " has ", free.name, " = ", free.value.dump(),
                            "; training uses ", deck.cite(key->section, free.deck)));
@@ -218,7 +248,7 @@ std::vector<std::string> differences(const ModelFile& file, const deck::Deck& de
 
 std::string model_toml(const ModelFile& file) {
   std::string out = text("[model]\nfamily = \"", name_of(file.model.family), "\"");
-  std::string experts, encoder;
+  std::string experts, encoder, vision;
   std::set<std::pair<std::string, std::string>> done;
   for (const ConfigKey& key : file.format->keys) {
     if (key.deck.empty() || !done.insert({key.section, key.deck}).second) continue;
@@ -227,6 +257,7 @@ std::string model_toml(const ModelFile& file) {
     if (said.empty()) continue;
     std::string& section = key.section == "experts"   ? experts
                            : key.section == "encoder" ? encoder
+                           : key.section == "vision"  ? vision
                                                       : out;
     section += text("\n", key.deck, " = ", said);
     for (const FreeValue& free : file.free)
@@ -234,6 +265,8 @@ std::string model_toml(const ModelFile& file) {
         section += text("  # ", free.name, " = ", free.value.dump(), " has no key of its own");
   }
   if (!experts.empty()) out += "\n\n[experts]" + experts;
+  if (!vision.empty())
+    out += "\n\n[vision]" + vision + "\nimages = 1  # most images of a sample: your choice";
   if (encoder.empty()) return out;
   return text(out, "\nsequence = ", file.model.sequence, "\n\n[encoder]", encoder,
               "\n\n[data]\nstart_token = ", file.start_token, "\nend_token = ", file.end_token);

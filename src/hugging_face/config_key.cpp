@@ -72,6 +72,15 @@ ConfigKey whole(std::string name, std::string deck, ExpertsWhole member, std::in
   return key;
 }
 
+ConfigKey whole(std::string name, std::string deck, VisionWhole member, std::int64_t largest) {
+  const auto of = [member](auto& m) -> auto& {
+    return m.vision.*member;
+  };
+  ConfigKey key = whole_number(std::move(name), std::move(deck), of, largest);
+  key.section = "vision";
+  return key;
+}
+
 ConfigKey positive(std::string name, std::string deck, NumberMember member) {
   ConfigKey key;
   key.name = std::move(name);
@@ -329,11 +338,28 @@ std::vector<ConfigKey> with_general_keys(std::vector<ConfigKey> keys) {
 
 std::vector<std::string> unknown_members(const json& file, const std::vector<ConfigKey>& keys) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : file.items())
-    if (std::ranges::find(keys, name, &ConfigKey::name) == keys.end() && !is_without_effect(name) &&
-        !says_nothing(value))
-      names.push_back(name);
+  const auto add = [&](const json& members, const std::string& object) {
+    for (const auto& [name, value] : members.items()) {
+      const bool known = std::ranges::any_of(keys, [&](const ConfigKey& key) {
+        return (key.object == object && key.name == name) || (object.empty() && key.object == name);
+      });
+      if (!known && !is_without_effect(name) && !says_nothing(value))
+        names.push_back(object.empty() ? name : object + "." + name);
+    }
+  };
+  add(file, "");
+  std::vector<std::string> done;
+  for (const ConfigKey& key : keys) {
+    if (key.object.empty() || std::ranges::find(done, key.object) != done.end()) continue;
+    done.push_back(key.object);
+    if (const json members = member_of(file, key.object.c_str()); members.is_object())
+      add(members, key.object);
+  }
   return names;
+}
+
+json object_of(const json& file, const ConfigKey& key) {
+  return key.object.empty() ? file : member_of(file, key.object.c_str());
 }
 
 json member_of(const json& object, const char* name) {

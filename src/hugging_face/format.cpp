@@ -1,8 +1,18 @@
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
 
 namespace trireme::hugging_face {
+namespace {
+
+/// model_type of the language model in LLaVA's config.json.
+json language_type(const json& file) {
+  const json type = member_of(member_of(file, text_object), "model_type");
+  return type.is_null() ? json("llama") : type;
+}
+
+}  // namespace
 
 const Format& format_of(Family family) {
   switch (family) {
@@ -31,13 +41,31 @@ const Format& format_of(Family family) {
   throw Error("unknown family");
 }
 
-const Format& format_of(const json& model_type, const std::string& path) {
+const Format& format_of(const deck::ModelConfig& model) {
+  if (!model.vision.present()) return format_of(model.family);
+  const Format* const format = llava_format(model.family);
+  check_usage(format != nullptr, "[model] family = \"", name_of(model.family),
+              "\" with [vision] layers = ", model.vision.layers,
+              ": transformers' LlavaForConditionalGeneration is read and written for the families ",
+              llava_families);
+  return *format;
+}
+
+const Format& format_of(const json& file, const std::string& path) {
+  const json model_type = member_of(file, "model_type");
   std::string known;
   for (const auto name : names<Family>()) {
     const Format& format = format_of(parse<Family>(name).value());
     if (model_type == format.model_type) return format;
+    if (const Format* const llava = llava_format(format.family);
+        model_type == llava_type && llava != nullptr && language_type(file) == format.model_type)
+      return *llava;
     known += text(known.empty() ? "" : ", ", '"', format.model_type, '"');
   }
+  check_usage(model_type != llava_type, path, ": ", text_object,
+              ".model_type = ", shortened(language_type(file).dump()), ", expected ",
+              llava_families, "; Trireme imports no other language models that see images");
+  known += text(", \"", llava_type, '"');
   throw UsageError(text(path, ": model_type ",
                         model_type.is_null() ? "is missing" : "= " + shortened(model_type.dump()),
                         ", expected one of ", known, "; Trireme supports no other architecture"));

@@ -25,22 +25,27 @@ class Members {
   explicit Members(const std::string& content)
       : content_(content), members_(ordered_json::parse(content)) {}
 
-  json value(const std::string& name) const {
-    const auto found = members_.find(name);
-    return found == members_.end() ? json() : json(*found);
+  /// The value of a member of the file, or of one of its objects; null if there is none.
+  json value(const std::string& name, const std::string& object = "") const {
+    const ordered_json all = object.empty() ? members_ : members_.value(object, ordered_json());
+    const auto found = all.find(name);
+    return found == all.end() ? json() : json(*found);
   }
 
-  void set(const std::string& name, const json& value) {
-    const bool there = members_.contains(name);
-    if (there && json(members_[name]) == value) return;
-    changes_.push_back(
-        text(name, " = ", shortened(value.dump()),
-             there ? text(" instead of ", shortened(members_[name].dump())) : ", added"));
-    members_[name] = value;
+  void set(const std::string& name, const json& value, const std::string& object = "") {
+    ordered_json& in = object.empty() ? members_ : members_[object];
+    const bool there = in.contains(name);
+    if (there && json(in[name]) == value) return;
+    changes_.push_back(text(object.empty() ? "" : object + ".", name, " = ",
+                            shortened(value.dump()),
+                            there ? text(" instead of ", shortened(in[name].dump())) : ", added"));
+    in[name] = value;
   }
 
-  void remove(const std::string& name) {
-    if (members_.erase(name) > 0) changes_.push_back(name + ", removed");
+  void remove(const std::string& name, const std::string& object = "") {
+    ordered_json& in = object.empty() ? members_ : members_[object];
+    if (in.erase(name) > 0)
+      changes_.push_back(text(object.empty() ? "" : object + ".", name, ", removed"));
   }
 
   /// The file with the changes; the original bytes if there are no changes.
@@ -55,13 +60,14 @@ class Members {
 };
 
 /// Adds ids to eos_token_id, which holds one id or a list of ids.
-void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_tokens) {
-  const json before = members.value(end_key);
+void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_tokens,
+                    const std::string& object = "") {
+  const json before = members.value(end_key, object);
   json ids = before.is_array() ? before : before.is_null() ? json::array() : json::array({before});
   const auto known = ids.size();
   for (const std::int64_t id : end_tokens)
     if (std::ranges::find(ids, json(id)) == ids.end()) ids.push_back(id);
-  if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
+  if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids, object);
 }
 
 /// Sets the first token of a decoder with an encoder, if the file has one. −1: unchanged.
@@ -71,14 +77,15 @@ void set_start_token(Members& members, std::int64_t start_token) {
 
 /// Value of a key in the file: the free value if there is one, otherwise the value of the model.
 json said(const ModelFile& file, const ConfigKey& key) {
-  const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
+  const auto free = std::ranges::find(file.free, key.path(), &FreeValue::name);
   return free == file.free.end() ? key.write(file.model) : free->value;
 }
 
 }  // namespace
 
 bool is_of_tokenizer(const std::string& name) {
-  return name != model_config_name && name != generation_config_name;
+  return name != model_config_name && name != generation_config_name &&
+         name != image_processor_name;
 }
 
 std::string name_in_checkpoint(const std::string& name) {
@@ -106,7 +113,8 @@ std::map<std::string, std::string> files_to_keep(const std::string& folder, bool
 
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
-                           const std::vector<std::int64_t>& end_tokens, std::int64_t start_token) {
+                           const std::vector<std::int64_t>& end_tokens, std::int64_t start_token,
+                           std::int64_t image_token) {
   const ModelFile file = parse_config(imported, path);
   Members members(imported);
   deck::ModelConfig ours = model;
@@ -120,9 +128,9 @@ UpdatedFile updated_config(const std::string& imported, const std::string& path,
     const json before = said(file, key);
     if (now == before || (now.is_discarded() && before.is_discarded())) continue;
     if (now.is_discarded())
-      members.remove(key.name);
+      members.remove(key.name, key.object);
     else
-      members.set(key.name, now);
+      members.set(key.name, now, key.object);
   }
   // The export writes numbers, whether the imported file had numbers or MXFP4.
   if (const std::string packed = "quantization_config"; !says_nothing(members.value(packed)))
@@ -131,8 +139,16 @@ UpdatedFile updated_config(const std::string& imported, const std::string& path,
   const bool has_new = !members.value("dtype").is_null();
   if (has_new) members.set("dtype", type);
   if (!has_new || !members.value("torch_dtype").is_null()) members.set("torch_dtype", type);
-  if (model.causal()) add_end_tokens(members, end_tokens);
+  const bool images = model.vision.present();
+  for (const char* object : {text_object, vision_object})
+    for (const char* name : {"dtype", "torch_dtype"})
+      if (images && !members.value(name, object).is_null()) members.set(name, type, object);
+  if (model.causal()) add_end_tokens(members, end_tokens, images ? text_object : "");
   set_start_token(members, start_token);
+  if (images && image_token >= 0 && image_token != file.image_token) {
+    members.remove(other_image_token_key);
+    members.set(image_token_key, image_token);
+  }
   return std::move(members).take();
 }
 

@@ -69,7 +69,7 @@ std::string target_module(const std::string& module, const std::vector<Tensor>& 
 }
 
 std::vector<std::string> target_modules(const deck::ModelConfig& m) {
-  const auto tensors = format_of(m.family).tensors(m);
+  const auto tensors = format_of(m).tensors(m);
   std::set<std::string> names;
   for (const Tensor& tensor : tensors)
     if (is_adapted(tensor, m.adapter)) names.insert(target_module(module_of(tensor), tensors));

@@ -46,6 +46,8 @@ constexpr std::string_view dense = "feed_forward.";
 }  // namespace
 
 ModelFile upcycled(const ModelFile& file, std::int64_t number) {
+  check_usage(!file.model.vision.present(), file.path,
+              ": the model sees images; --experts is for models of texts, leave it out");
   const auto family = family_of_experts(file.model.family);
   check_usage(family.has_value(), file.path, ": a ", name_of(file.model.family),
               file.model.experts.present()

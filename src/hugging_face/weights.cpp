@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -363,7 +364,7 @@ void add_pieces(const StoredValues& stored, const Tensor& tensor,
   }
 }
 
-/// All tensors to write: the model's tensors, and copies of Copy::Use::none.
+/// All tensors to write: the model's tensors, copies of Copy::Use::none, and unused tensors.
 std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfig& model) {
   std::vector<Tensor> tensors = format.tensors(model);
   for (const Copy& copy : format.copies(model)) {
@@ -372,6 +373,8 @@ std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfi
     twin.name = copy.name;
     tensors.push_back(std::move(twin));
   }
+  if (format.unused != nullptr)
+    std::ranges::move(format.unused(model), std::back_inserter(tensors));
   return tensors;
 }
 
@@ -434,6 +437,11 @@ void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& mo
   Buffer converted;
   for (const Tensor& tensor : tensors) {
     matrix = buffer(checkpoint::volume(tensor.shape), stored);
+    if (tensor.pieces.empty()) {
+      const std::vector<double> same(matrix.size() / static_cast<std::size_t>(size_of(stored)),
+                                     tensor.constant);
+      convert(DType::fp64, same.data(), stored, matrix.data(), std::ssize(same));
+    }
     char* at = matrix.data();
     for (const Piece& piece : tensor.pieces) {
       const ArraySpec& spec = specs.at(piece.array);
@@ -460,7 +468,7 @@ void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& mo
 
 Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                         DType dtype, const std::string& folder, std::int64_t shard_bytes) {
-  const auto tensors = written_tensors(format_of(model.family), model);
+  const auto tensors = written_tensors(format_of(model), model);
   const DType stored = weights_type(reader, model);
   FolderWriter out(folder, plan_of(tensors, dtype), shard_bytes);
   std::optional<Merger> merger;
@@ -471,7 +479,7 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
 
 Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                          DType dtype, const std::string& folder) {
-  const auto tensors = adapter_tensors(format_of(model.family), model);
+  const auto tensors = adapter_tensors(format_of(model), model);
   const std::string path = folder + "/" + adapter_weights_name;
   SafetensorsWriter out(path, plan_of(tensors, dtype));
   write_tensors(reader, model, dtype, tensors, nullptr, out);
@@ -540,7 +548,7 @@ std::vector<std::string> import_weights(const TensorFolder& folder, const deck::
                                         const SafetensorsFile* adapter,
                                         const deck::ModelConfig* original, std::uint64_t seed) {
   const deck::ModelConfig& in_file = original != nullptr ? *original : model;
-  const Format& format = format_of(in_file.family);
+  const Format& format = format_of(in_file);
   auto stored = match(folder, format, in_file);
   const auto specs = architecture::arrays_by_name(model);
   auto tensors = format.tensors(in_file);

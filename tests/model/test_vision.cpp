@@ -1,15 +1,13 @@
-#include <trireme/data/token_source.hpp>
 #include <trireme/deck/families.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/model/rank_model.hpp>
 
 #include "model/golden_gradients.hpp"
+#include "model/vision_batch.hpp"
 #include "model/whole_model.hpp"
 #include "support/small_gpt.hpp"
 
 #include <gtest/gtest.h>
-
-#include <cstring>
 
 /// A language model that reads images against Hugging Face transformers'
 /// LlavaForConditionalGeneration (tests/golden/llava_fp64/make.py).
@@ -17,10 +15,6 @@ namespace trireme::model {
 namespace {
 
 using namespace trireme::testing;
-
-constexpr std::int64_t image_samples = 3, image_sequence = 31, image_vocabulary = 53;
-constexpr std::int32_t placeholder = 50;
-constexpr std::int64_t image_stride = 7;  ///< of the stored elements of gradients
 
 deck::ModelConfig vision_model(VisionFamily family) {
   deck::ModelConfig m;
@@ -42,56 +36,6 @@ deck::ModelConfig vision_model(VisionFamily family) {
               .patch = 4,
               .images = 2};
   return m;
-}
-
-/// Sample b has b images, from token 2 and from token 2 + 9 + 5; tokens of images do not count.
-template <class P>
-void set_vision_batch(const WholeModel<P>& stage, const deck::VisionConfig& vision) {
-  std::vector<std::int32_t> tokens, targets, rows;
-  std::vector<std::uint8_t> bytes(
-      static_cast<std::size_t>(image_samples * vision.pixel_words() * 4), 77);  // of absent images
-  const auto token = [&](std::int64_t b, std::int64_t s) {
-    const std::int64_t place = s - 2, image = place / (vision.tokens() + 5);
-    if (place >= 0 && image < b && place % (vision.tokens() + 5) < vision.tokens())
-      return placeholder;
-    return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) %
-                                     placeholder);
-  };
-  for (std::int64_t b = 0; b < image_samples; ++b) {
-    std::int32_t next = 0;  // token of the sample's images
-    for (std::int64_t s = 0; s < image_sequence; ++s) {
-      tokens.push_back(token(b, s));
-      const std::int32_t target = token(b, s + 1);
-      targets.push_back(target == placeholder ? data::uncounted : target);
-      const auto before = static_cast<std::int32_t>(vision.rows() - vision.tokens());
-      const auto image = next / static_cast<std::int32_t>(vision.tokens());
-      rows.push_back(tokens.back() == placeholder ? next++ + before * (image + 1) : -1);
-    }
-    for (std::int64_t i = 0; i < b; ++i)
-      for (std::int64_t k = 0; k < vision.pixel_bytes(); ++k) {
-        const std::int64_t number = b * vision.images + i;
-        bytes[static_cast<std::size_t>(b * vision.pixel_words() * 4 + i * vision.pixel_bytes() +
-                                       k)] =
-            static_cast<std::uint8_t>((number * 7001 + k) * 2654435761 % 4294967296 / 16777216);
-      }
-  }
-  std::vector<std::int32_t> words(bytes.size() / 4);
-  std::memcpy(words.data(), bytes.data(), bytes.size());
-  set_values(stage.tokens(0), tokens);
-  set_values(stage.targets(0), targets);
-  set_values(stage.field(0, "image_rows"), rows);
-  set_values(stage.field(0, "pixels"), words);
-}
-
-/// The mean is over the counted targets of the golden batch: all but 9 per image.
-MicroContext vision_context(double dropout = 0) {
-  MicroContext c;
-  c.seed = 7;
-  c.step = 3;
-  c.sequence = image_sequence;
-  c.dropout = dropout;
-  c.token_weight = 1.0 / (image_samples * image_sequence - 3 * 9);
-  return c;
 }
 
 GoldenGradients vision_golden(VisionFamily family) {

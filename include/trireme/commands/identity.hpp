@@ -20,8 +20,8 @@ struct Identity {
 
 /// Identity with the deck's tokenizer. UsageError if the tokenizer cannot be read.
 Identity identity_of(const deck::Deck& deck);
-/// Adds the fingerprints of the token files, and the weights of the training files. `validation` is
-/// null if there is no file for evaluations.
+/// Adds the fingerprints of the token files, the weights of the training files, and their token of
+/// images. `validation` is null if there is no file for evaluations.
 void add_data(Identity& identity, const TrainingData& training,
               const data::TokenSource* validation);
 
@@ -32,10 +32,14 @@ void set_kernels(Identity& identity, const std::string& kernels);
 /// Message about kernels that differ from the kernels of the checkpoint's run; "" without a
 /// difference, or if the checkpoint does not store its kernels.
 std::string kernel_difference(const checkpoint::Reader& reader, const Identity& identity);
+/// Sets the token that stands for images in the run's token files.
+void set_image_token(Identity& identity, std::int64_t token);
+/// The token that stands for images in a checkpoint's run; −1: the checkpoint does not state it.
+std::int64_t image_token_of(const checkpoint::Reader& reader);
 /// The ids of the special tokens that end answers in a checkpoint's run.
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
-/// Adds the files of an imported model and the ends of answers from the checkpoint. No effect on an
-/// identity without a tokenizer.
+/// Adds the files of an imported model and the ends of answers from the checkpoint, and the token
+/// of images if the token files have no images. No effect on an identity without a tokenizer.
 void inherit(Identity& identity, const checkpoint::Reader& reader);
 
 /// Message, with the remedy, if the checkpoint and the deck differ in the tokenizer or in the

@@ -3,15 +3,25 @@
 #include <trireme/base/check.hpp>
 
 #include <string>
+#include <utility>
 
 namespace trireme::hugging_face {
 
 /// Collects the lines of one error. Keeps only the first 20 lines.
 class Complaints {
  public:
+  /// `within`: beginning of every line, such as "text_config.".
+  explicit Complaints(std::string within = "") : within_(std::move(within)) {}
+
   template <class... Parts>
   void add(const Parts&... parts) {
-    if (++number_ <= most) lines_ += text("\n  ", parts...);
+    if (++number_ <= most) lines_ += text("\n  ", within_, parts...);
+  }
+
+  /// Adds the lines of another list.
+  void add(const Complaints& other) {
+    if (number_ < most) lines_ += other.lines_;
+    number_ += other.number_;
   }
 
   /// Throws a UsageError with "beginning:", the lines, the number of further lines, and `end`. Does
@@ -24,6 +34,7 @@ class Complaints {
 
  private:
   static constexpr int most = 20;
+  std::string within_;
   int number_ = 0;
   std::string lines_;
 };

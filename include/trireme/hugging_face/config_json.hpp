@@ -13,8 +13,8 @@ namespace trireme::hugging_face {
 
 /// A value of config.json on which the weights do not depend.
 struct FreeValue {
-  std::string name;  ///< "attn_pdrop"
-  std::string deck;  ///< key of [model] in the deck: "dropout"
+  std::string name;  ///< "attn_pdrop", "vision_config.attention_dropout"
+  std::string deck;  ///< key of the deck: "dropout"; "": none
   json value;
 };
 
@@ -28,10 +28,16 @@ struct ModelFile {
   /// Ids of the decoder's first token, and of the end of sources and targets; −1 for a model
   /// without an encoder.
   std::int64_t start_token = -1, end_token = -1;
+  /// Id of the tokens that stand for an image; −1 for a model without images.
+  std::int64_t image_token = -1;
 };
 
 /// Member of config.json with the decoder's first token.
 inline constexpr const char* start_key = "decoder_start_token_id";
+/// Members of config.json with the token of images: the name that transformers writes, and another
+/// that it reads.
+inline constexpr const char* image_token_key = "image_token_index";
+inline constexpr const char* other_image_token_key = "image_token_id";
 
 /// UsageError that lists the properties of the deck's model that transformers' class for the family
 /// does not have, such as norm = "layer" of a llama.
@@ -44,8 +50,10 @@ const char* torch_name(DType type);
 /// decoder's texts (eos_token_id); the first id also begins texts (bos_token_id). Without ids, and
 /// for an encoder, both members are null. `start_token`: with an encoder, the decoder's first
 /// token, which transformers also takes as padding; there is then no token that begins texts.
+/// `image_token`: token of images, for a model that sees images.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
-                        const std::vector<std::int64_t>& end_tokens, std::int64_t start_token = 0);
+                        const std::vector<std::int64_t>& end_tokens, std::int64_t start_token = 0,
+                        std::int64_t image_token = -1);
 
 /// Inverse of config_text, with transformers' defaults for missing keys. UsageError that lists
 /// missing keys and unsupported values. `path` is for messages.
@@ -66,7 +74,8 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
 /// Text of the section [model] of a deck for this model, and of [experts] if the family has
-/// experts, or of [encoder] and [data] if it has an encoder, without a final line feed.
+/// experts, of [vision] if it sees images, or of [encoder] and [data] if it has an encoder, without
+/// a final line feed.
 std::string model_toml(const ModelFile& file);
 
 }  // namespace trireme::hugging_face

@@ -33,7 +33,11 @@ struct ConfigKey {
   std::function<json(const deck::ModelConfig&)> null;
   /// Whether the weights depend on the value.
   bool binding = true;
-  std::string section = "model";  ///< section of `deck`: "model", "experts" or "encoder"
+  std::string section = "model";  ///< section of `deck`: "model", "experts", "encoder", "vision"
+  std::string object = {};  ///< object of config.json with the key: "text_config"; "": the file
+
+  /// Name for messages: "text_config.hidden_size".
+  std::string path() const { return object.empty() ? name : object + "." + name; }
 
   /// Whether the key is a member of another key, which writes and reads the value.
   bool is_part() const { return name.find('.') != std::string::npos; }
@@ -48,11 +52,14 @@ using WholeMember = std::int64_t deck::ModelConfig::*;
 using NumberMember = double deck::ModelConfig::*;
 using FlagMember = bool deck::ModelConfig::*;
 using ExpertsWhole = std::int64_t deck::ExpertsConfig::*;
+using VisionWhole = std::int64_t deck::VisionConfig::*;
 
 /// A key with an integer from 1 to `largest`.
 ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int64_t largest);
 /// Key for a whole number of [experts]; arguments as above.
 ConfigKey whole(std::string name, std::string deck, ExpertsWhole member, std::int64_t largest);
+/// Key for a whole number of [vision]; arguments as above.
+ConfigKey whole(std::string name, std::string deck, VisionWhole member, std::int64_t largest);
 /// A key with a number above 0.
 ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
@@ -78,12 +85,15 @@ inline constexpr std::int64_t vocabulary_limit = 1 << 30;
 /// name takes precedence.
 std::vector<ConfigKey> with_general_keys(std::vector<ConfigKey> keys);
 
-/// Names of members of a file that have a value (says_nothing()) and are neither keys nor known to
-/// have no effect.
+/// Names of members of a file, and of its objects that have keys, that have a value
+/// (says_nothing()) and are neither keys nor known to have no effect.
 std::vector<std::string> unknown_members(const json& file, const std::vector<ConfigKey>& keys);
 
 /// Whether a value is null, false, or an empty text, list or object.
 bool says_nothing(const json& value);
+
+/// The object of a file that has the key; null if there is none.
+json object_of(const json& file, const ConfigKey& key);
 
 /// A member of an object; null if there is none.
 json member_of(const json& object, const char* name);

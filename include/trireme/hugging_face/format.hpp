@@ -42,6 +42,8 @@ struct Tensor {
   Axes packed_axes = {};
   /// Whether an export with values of two bytes has this tensor in fp32.
   bool wide = false;
+  /// Value of all elements of a tensor without pieces (Format::unused).
+  double constant = 0;
 
   /// Position in the file of an axis of the pieces.
   std::size_t place_of(std::size_t axis) const {
@@ -78,15 +80,20 @@ struct Format {
   /// A file's layer with a tensor of this name is a module that predicts a further token, which an
   /// import leaves out unless the model has it: "eh_proj.weight". "": files have no modules.
   std::string further_token = {};
+  /// Tensors of transformers' class without effect on the model, which only an export writes, as
+  /// constants. Null: none.
+  std::vector<Tensor> (*unused)(const deck::ModelConfig&) = nullptr;
   /// If a file's tensor of this name differs from the token table, embeddings are not tied,
   /// whatever config.json says: "lm_head.weight". "": config.json decides.
   std::string own_output = {};
 };
 
 const Format& format_of(Family family);
-/// The format for the value of model_type in a config.json. UsageError that names `path` if there
-/// is none.
-const Format& format_of(const json& model_type, const std::string& path);
+/// The format of a model: that of its family, or llava_format() for a model that sees images.
+/// UsageError if transformers has no such model.
+const Format& format_of(const deck::ModelConfig& model);
+/// The format for a config.json. UsageError that names `path` if there is none for its model_type.
+const Format& format_of(const json& file, const std::string& path);
 
 /// "layers.3.": prefix of a layer's arrays. Layers that share weights have the same prefix.
 std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
@@ -112,5 +119,18 @@ const Format& bert_format();
 /// The family t5 as Hugging Face's T5ForConditionalGeneration, versions 1.0 and 1.1. Files may
 /// contain copies of the token table for both stacks.
 const Format& t5_format();
+
+/// Models that see images as Hugging Face's LlavaForConditionalGeneration: CLIP's or SigLIP's
+/// encoder, a projector, and a language model of this family. Null for a family without such a
+/// format. Files may have more layers of the encoder than the model uses, and tensors with the
+/// names of different versions of transformers.
+const Format* llava_format(Family family);
+
+inline constexpr const char* llava_type = "llava";
+/// The families for which llava_format() has a format, for messages.
+inline constexpr const char* llava_families = R"("llama", "mistral", "qwen2" or "qwen3")";
+/// The objects of LLaVA's config.json.
+inline constexpr const char* text_object = "text_config";
+inline constexpr const char* vision_object = "vision_config";
 
 }  // namespace trireme::hugging_face

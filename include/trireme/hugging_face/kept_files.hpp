@@ -15,10 +15,15 @@ namespace trireme::hugging_face {
 
 inline constexpr const char* model_config_name = "config.json";
 inline constexpr const char* generation_config_name = "generation_config.json";
+/// What transformers does with an image before the model sees it, alone or with the tokenizer's
+/// part.
+inline constexpr const char* image_processor_name = "preprocessor_config.json";
+inline constexpr const char* processor_name = "processor_config.json";
 /// Files that an import keeps.
 inline constexpr std::array kept_names{
-    model_config_name,   generation_config_name, "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "chat_template.jinja",  "chat_template.json"};
+    model_config_name,   generation_config_name,  image_processor_name,
+    processor_name,      "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "chat_template.jinja",   "chat_template.json"};
 
 /// Whether a file of kept_names describes the tokenizer.
 bool is_of_tokenizer(const std::string& name);
@@ -39,12 +44,12 @@ struct UpdatedFile {
 
 /// The imported config.json with the changes that this model needs. With rotary positions,
 /// max_position_embeddings does not decrease. Adds `end_tokens` to eos_token_id of a decoder.
-/// `start_token` replaces decoder_start_token_id, if there is one; −1: unchanged. `path` is for
-/// messages.
+/// `start_token` replaces decoder_start_token_id, if there is one, and `image_token` the token of
+/// images; −1: unchanged. `path` is for messages.
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
                            const std::vector<std::int64_t>& end_tokens,
-                           std::int64_t start_token = -1);
+                           std::int64_t start_token = -1, std::int64_t image_token = -1);
 
 /// The imported generation_config.json. Adds `end_tokens` to its eos_token_id, if it has one.
 /// `start_token`: as above.

@@ -105,6 +105,8 @@ bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   check_usage(!options.merge || adapter.present(),
               "--merge: the checkpoint has no adapters; leave ", "it out");
   if (!adapter.present() || options.merge) return false;
+  check_usage(!deck.config.model.vision.present(), deck.cite("vision", "layers"),
+              ": PEFT's adapters of models that see images are not supported; give --merge");
   check_usage(adapter.also_trained.empty(), deck.cite("adapter", "also_trained"),
               " names weights that files of adapters do not hold; give --merge");
   check_usage(options.shard_size.empty(), "--shard-size does not apply to adapters; leave it out, ",
@@ -125,6 +127,7 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
   std::vector<std::int64_t> ends;
   std::int64_t start = -1;
   if (model.encoder.present()) start = deck::span_ids(config).start;
+  const std::int64_t image_token = image_token_of(reader);
   if (model.predicts_spans()) {
     ends = {deck::span_ids(config).end};
   } else if (tokenizer.end_of_document() < model.vocabulary) {
@@ -147,23 +150,29 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
   const bool imported = update(
       hugging_face::model_config_name,
       [&](const std::string& file, const std::string& path, const auto& added, std::int64_t first) {
-        return hugging_face::updated_config(file, path, model, dtype, added, first);
+        return hugging_face::updated_config(file, path, model, dtype, added, first, image_token);
       });
   if (imported) return;
-  out.files[hugging_face::model_config_name] = hugging_face::config_text(model, dtype, ends, start);
+  check_usage(
+      !model.vision.present() || image_token >= 0, reader.folder(),
+      ": does not state which token stands for images, which config.json must; train at least "
+      "one step on a token file with images, and export that checkpoint");
+  out.files[hugging_face::model_config_name] =
+      hugging_face::config_text(model, dtype, ends, start, image_token);
   if (ends.size() > 1)
     out.changes.push_back(text(hugging_face::model_config_name,
                                ": eos_token_id = ", nlohmann::json(ends).dump(),
                                ": the end of a document, and the end of the trained answers"));
 }
 
-/// Adds the files of the tokenizer that the checkpoint keeps.
+/// Adds the files of the tokenizer and of the image processor that the checkpoint keeps.
 void add_tokenizer(Beside& out, const checkpoint::Files& kept) {
   for (const char* name : data::tokenizer_file_names)
     if (const auto file = kept.find(name); file != kept.end()) out.files.insert(*file);
   for (const std::string name : hugging_face::kept_names)
     if (const auto file = kept.find(hugging_face::name_in_checkpoint(name));
-        file != kept.end() && hugging_face::is_of_tokenizer(name))
+        file != kept.end() &&
+        (hugging_face::is_of_tokenizer(name) || name == hugging_face::image_processor_name))
       out.files[name] = file->second;
 }
 

@@ -11,6 +11,7 @@
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/peft.hpp>
+#include <trireme/hugging_face/preprocessor.hpp>
 #include <trireme/hugging_face/upcycle.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
@@ -86,6 +87,21 @@ std::string sentinels_in(const std::string& folder) {
   }
 }
 
+/// The command that makes token files for an imported model that sees images.
+std::string tokenize_command(const std::string& folder, const hugging_face::ModelFile& file,
+                             const hugging_face::ImagePreparation& images) {
+  std::string name = "TOKEN";
+  try {
+    if (data::make_tokenizer(folder)->special_token("<image>") == file.image_token)
+      name = "'<image>'";
+  } catch (const UsageError&) {  // then the name of the id is not known
+  }
+  const deck::VisionConfig& v = file.model.vision;
+  return text("`trireme tokenize --images ", v.image, " --image-fit ", images.fit,
+              " --image-tokens ", v.tokens(), " --image-token ", name, "`, where ", name,
+              " is the token ", file.image_token);
+}
+
 /// Warns if the deck's tokenizer differs from `own`, the model folder's tokenizer; "": unknown.
 void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
                              const deck::Deck& deck) {
@@ -109,11 +125,16 @@ void run(const ImportOptions& options) {
   auto in_file = hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
   const hugging_face::TensorFolder weights(options.folder);
   hugging_face::find_own_output(in_file, weights);
+  std::optional<hugging_face::ImagePreparation> images;
+  if (in_file.model.vision.present())
+    images = hugging_face::image_preparation(options.folder, in_file.model.vision);
   auto config = options.experts > 0 ? hugging_face::upcycled(in_file, options.experts) : in_file;
   if (options.deck.empty()) {
     hugging_face::match(weights, *in_file.format, in_file.model);
     say(hugging_face::model_toml(config),
         config.model.predicts_spans() ? sentinels_in(options.folder) : "");
+    if (images) say("# token files: ", tokenize_command(options.folder, in_file, *images));
+    if (images && !images->warning.empty()) log::warn(images->warning);
     return;
   }
   const deck::Deck deck = read_deck(options);
@@ -128,6 +149,8 @@ void run(const ImportOptions& options) {
     config.model.experts.every = experts.every;
   }
   hugging_face::expect_same_model(config, deck);
+  check_usage(options.adapter.empty() || !images, "--adapter ", options.adapter,
+              ": PEFT's adapters of models that see images are not supported; leave it out");
   expect_no_checkpoints(deck);
   std::optional<hugging_face::SafetensorsFile> adapter;
   std::vector<std::string> different = hugging_face::differences(config, deck);
@@ -147,6 +170,7 @@ void run(const ImportOptions& options) {
   const std::string own = tokenizer_in(options.folder);
   identity.files.merge(
       hugging_face::files_to_keep(options.folder, own == tokenizer_of(deck)->name()));
+  if (images) set_image_token(identity, in_file.image_token);
   if (options.experts > 0)  // an export describes the model with experts
     identity.files.erase(hugging_face::name_in_checkpoint(hugging_face::model_config_name));
   const checkpoint::RunState state{
@@ -160,6 +184,11 @@ void run(const ImportOptions& options) {
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       adapter ? text(" and the adapters of ", adapter->path()) : "", " as ", name_of(dtype));
   for (const std::string& line : different) say(line);
+  if (images) {
+    say("make token files with ", tokenize_command(options.folder, in_file, *images),
+        "; a sample has at most ", deck.cite("vision", "images"));
+    if (!images->warning.empty()) log::warn(images->warning);
+  }
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
   say("train it with `trireme train ", same, " checkpoint.restart=latest`");

@@ -259,6 +259,10 @@ void read_model(const InitOptions& options, Wish& wish) {
   }
   const std::string path = wish.imported + "/config.json";
   const auto file = hugging_face::parse_config(io::read_text_file(path, 1 << 20), path);
+  check_usage(!file.model.vision.present(), path,
+              ": the model sees images, and init makes token files of texts; write a deck with the "
+              "output of `trireme import ",
+              wish.imported, "`, and token files with `trireme tokenize`");
   wish.imported_model = hugging_face::model_toml(file);
   wish.model = file.model;
   wish.lora = options.lora;

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+
+#include <string>
+
+/// What transformers' image processor of a folder does with an image before the model sees it,
+/// compared with `trireme tokenize --images` and the model's own normalisation.
+namespace trireme::hugging_face {
+
+struct ImagePreparation {
+  std::string fit;      ///< "crop" or "stretch", for --image-fit
+  std::string warning;  ///< a step of the folder's processor that no --image-fit does; "": none
+};
+
+/// Reads preprocessor_config.json, or the image_processor of processor_config.json. Without these
+/// files: the form of the encoder's family. UsageError if the file's normalisation of pixels is
+/// another one than that of the family, because the model would then see other values.
+ImagePreparation image_preparation(const std::string& folder, const deck::VisionConfig& vision);
+
+}  // namespace trireme::hugging_face
