@@ -135,6 +135,8 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   add_fields(o, describe_embedding(m), m, false);
   add_fields(o, describe_head(m), m, true);
   if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
+  if (m.packs_documents() && m.experts.present())
+    o.fields.push_back({"sample_tokens", m.sequence, false, Rows::tokens, true});
   if (m.reads_pairs()) {
     for (const char* const name : {"source_begin", "source_end"})
       o.fields.push_back({name, m.encoder.sequence, false, Rows::source_tokens, true});

@@ -64,6 +64,13 @@ class ExpertAxisLayouts : public Layouts {
                         {1, 1, 2, "1f1b", 1, false, true, none, S::optimizer, adamw, x})),
         divided(2, with(five_experts_in_rounds,
                         {1, 1, 2, "zb-h1", 1, false, true, none, S::weights, adamw, x})),
+        divided(2, with(five_experts, {1, 1, 2, "1f1b", 1, false, true, none, S::none, muon, x})),
+        divided(2,
+                with(five_experts, {1, 1, 2, "1f1b", 1, false, true, full, S::weights, muon, x})),
+        divided(2,
+                with(five_experts, {1, 1, 2, "1f1b", 1, false, true, none, S::none, adafactor, x})),
+        divided(2, with(five_experts_in_rounds,
+                        {1, 1, 2, "1f1b", 1, false, true, none, S::weights, adafactor, x})),
         // three
         divided(3, with(five_experts_in_rounds,
                         {1, 1, 3, "1f1b", 1, false, true, full, S::none, lamb, x})),
@@ -72,6 +79,10 @@ class ExpertAxisLayouts : public Layouts {
         divided(3, with(five_experts, {1, 1, 3, "1f1b", 1, false, true, none, S::none, lamb, x})),
         divided(3, with(experts_and_windows,
                         {1, 1, 3, "1f1b", 1, false, false, full, S::weights, adamw, o, 2})),
+        divided(3, with(five_and_a_shared_expert,
+                        {1, 1, 3, "1f1b", 1, false, false, none, S::optimizer, muon, q, 2})),
+        divided(3, with(experts_and_windows,
+                        {1, 1, 3, "1f1b", 1, false, false, none, S::none, adafactor, o, 2})),
         // four
         divided(2, with(five_experts, {2, 1, 2, "1f1b", 1, true, true, none, S::none, adamw, x})),
         divided(2,
@@ -102,6 +113,18 @@ class ExpertAxisLayouts : public Layouts {
                         also("experts.rows=0.4",
                              with(experts_and_windows,
                                   {2, 1, 2, "1f1b", 1, false, true, none, S::none, adamw, o, 2})))),
+        divided(2, with(latent_and_groups,
+                        {2, 1, 2, "1f1b", 1, true, true, none, S::none, muon, d, 6})),
+        divided(2,
+                also("parallel.shard_group=2", with(five_experts, {1, 1, 4, "1f1b", 1, false, true,
+                                                                   none, S::optimizer, muon, x}))),
+        divided(2, with(latent_and_groups,
+                        {1, 2, 2, "zb-h1", 1, false, true, none, S::optimizer, muon, d, 6})),
+        divided(2, with(five_split_experts,
+                        {2, 1, 2, "1f1b", 1, true, true, none, S::none, adafactor, x})),
+        divided(2, also("parallel.shard_group=2",
+                        with(five_experts,
+                             {1, 1, 4, "1f1b", 1, false, true, none, S::optimizer, adafactor, x}))),
         // six, eight and twelve
         divided(4,
                 also("experts.split=true",
@@ -118,6 +141,10 @@ class ExpertAxisLayouts : public Layouts {
                                                          S::optimizer, adamw, o, 2}))),
         divided(2, with(five_experts,
                         {2, 3, 2, "interleaved", 2, true, true, full, S::optimizer, adamw, x})),
+        divided(3, with(latent_and_groups,
+                        {2, 1, 3, "1f1b", 1, true, true, none, S::weights, muon, d, 6})),
+        divided(3, with(latent_and_groups,
+                        {2, 1, 3, "1f1b", 1, true, true, full, S::none, adafactor, d, 6})),
         divided(2, context(2, with(latent_and_groups, {1, 3, 2, "1f1b", 1, false, true, none,
                                                        S::gradients, adamw, d, 6}))),
     };
@@ -186,11 +213,16 @@ TEST_F(ExpertAxisLayouts, CheckpointsContinueOnOtherLayouts) {
   };
   TemporaryFolder folder;
   const std::string where = shared_folder(folder);
-  for (const Sharding shard : {Sharding::none, Sharding::weights}) {
+  for (const auto& [shard, kind] : {std::pair{Sharding::none, OptimizerKind::adamw},
+                                    {Sharding::weights, OptimizerKind::adamw},
+                                    {Sharding::optimizer, OptimizerKind::muon},
+                                    {Sharding::none, OptimizerKind::adafactor}}) {
+    SCOPED_TRACE(name_of(kind));
     layout.shard = shard;
+    layout.optimizer = kind;
     Rig first(config(layout, ranks), tokens_);
     first.run(1, 2);
-    const std::string directory = text(where, name_of(shard));
+    const std::string directory = text(where, name_of(kind), name_of(shard));
     save(*first.engine, directory, 2);
     const auto arrays = whole_arrays(*first.engine, runtime().world());
     const Trace expected = first.run(3, 4);
