@@ -39,7 +39,7 @@ struct LimitOf {
   View1<const std::int32_t> tokens;
   std::int64_t active, experts;
 
-  /// Of the sample of token t. The same operations as ExpertsConfig::tokens_per_sample().
+  /// Limit of the sample of token t, by the same operations as ExpertsConfig::tokens_per_sample().
   KOKKOS_FORCEINLINE_FUNCTION A operator()(std::int64_t t) const {
     if (tokens.extent(0) == 0) return most;
     const auto all = static_cast<double>(tokens(t));

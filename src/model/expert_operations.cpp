@@ -159,7 +159,8 @@ template <class P>
 auto ChoiceOperation<P>::exchange(const PassArguments<P>& c) const -> View2<Accumulate<T>> {
   using A = Accumulate<T>;
   const auto& v = c.values;
-  const View2<A> routes = token_routes(c);
+  const View2<A> all = token_routes(c);
+  const View2<A> routes = axis_.is_complete() ? all : axis_.own_rows(all);
   const auto order = flat(v.template numbers<std::int32_t>(this->op_.saved[choice::sent]));
   const auto bounds = flat(v.template numbers<std::int32_t>(this->op_.saved[choice::copy_bounds]));
   kernels::list_copies<A>(c.handle, order, part(bounds, 0, axis_.experts().size() + 1), routes,

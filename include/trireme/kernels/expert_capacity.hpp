@@ -30,7 +30,7 @@ void leave_out_padding(const Exec& exec, View2<A> routes, View2<A> scores, View1
 /// Most routes of a sample to an expert.
 struct TokenLimit {
   std::int64_t most = 0;  ///< of samples without padding
-  /// Of samples with padding: ⌈capacity · k / E · tokens⌉, at most `tokens`.
+  /// With padding, the limit is ⌈capacity · k / E · tokens⌉, at most `tokens`.
   double capacity = 0;
   View1<const std::int32_t> tokens = {};  ///< [T] as in SampleRows; empty: no padding
 
