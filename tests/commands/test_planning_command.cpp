@@ -81,12 +81,13 @@ TEST_F(CheckMachine, ALargeMixtureOfExpertsFitsIntoTwoNodes) {
   folder_.write("a.toml",
                 "[model]\nfamily = \"qwen3_moe\"\nlayers = 48\nhidden = 2048\nheads = 32\n"
                 "key_value_heads = 4\nhead_size = 128\nsequence = 4096\nvocabulary = 151936\n"
+                "tied_embeddings = false\n"
                 "[experts]\nfeed_forward = 768\n[parallel]\nexpert = 8\nshard = \"weights\"\n"
                 "recompute = \"full\"\n[batch]\nglobal = 64\nmicro = 1\n"
                 "[precision]\ncompute = \"bf16\"\n[data]\ntrain = \"none.h5\"\n");
   const std::string machine = machines + "h100.toml";
   ASSERT_EQ(check(machine, "--ranks 16 --must-fit"), 0) << read_file(folder_.file("err"));
-  expect_output(folder_, "parameters    30,5");
+  expect_output(folder_, "parameters    30,532,");
   expect_output(folder_, "262,144 at most, 32,768 on average");
   ASSERT_EQ(check(machine, "--ranks 16 --must-fit optimizer.kind=muon"), 0);
   ASSERT_EQ(check(machine, "--ranks 16 --must-fit experts.rows=1 parallel.recompute=none"), 0);
@@ -98,14 +99,15 @@ TEST_F(CheckMachine, ALargeMixtureOfExpertsFitsIntoTwoNodes) {
 
 /// DeepSeek-V3 on 2,048 devices.
 TEST_F(CheckMachine, PlansTheLargestExpertsInSeconds) {
-  folder_.write("a.toml",
-                "[model]\nfamily = \"deepseek_v3\"\nlayers = 61\nhidden = 7168\nheads = 128\n"
-                "feed_forward = 18432\nkey_value_rank = 512\nquery_rank = 1536\n"
-                "rotary_size = 64\nhead_size = 192\nvalue_size = 128\nsequence = 4096\n"
-                "vocabulary = 129280\n[experts]\nfeed_forward = 2048\n[parallel]\n"
-                "pipeline = 16\nexpert = 64\nshard = \"optimizer\"\nrecompute = \"full\"\n"
-                "[batch]\nglobal = 15360\nmicro = 1\n[precision]\ncompute = \"bf16\"\n"
-                "[data]\ntrain = \"none.h5\"\n");
+  folder_.write(
+      "a.toml",
+      "[model]\nfamily = \"deepseek_v3\"\nlayers = 61\nhidden = 7168\nheads = 128\n"
+      "feed_forward = 18432\nkey_value_rank = 512\nquery_rank = 1536\n"
+      "rotary_size = 64\nhead_size = 192\nvalue_size = 128\nsequence = 4096\n"
+      "vocabulary = 129280\ntied_embeddings = false\n[experts]\nfeed_forward = 2048\n[parallel]\n"
+      "pipeline = 16\nexpert = 64\nshard = \"optimizer\"\nrecompute = \"full\"\n"
+      "[batch]\nglobal = 15360\nmicro = 1\n[precision]\ncompute = \"bf16\"\n"
+      "[data]\ntrain = \"none.h5\"\n");
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(check(machines + "h100.toml", "--ranks 2048"), 0) << read_file(folder_.file("err"));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
