@@ -4,6 +4,7 @@
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
+#include <functional>
 
 /// Mixture of experts (Shazeer et al. 2017, arXiv 1701.06538): each of T tokens chooses k of E
 /// experts. A rank holds the contiguous experts `held` and computes their results for all T tokens.
@@ -52,6 +53,12 @@ struct ExpertChoice {
 template <class A, class B = A>
 void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, View1<const B> bias,
                     const ExpertChoice& choice);
+
+/// Function that tests set in order to see the fp64 choices of a run: called after each
+/// choose_experts<double> with its results and arguments, after a wait.
+using ChoiceObserver = std::function<void(View2<const double> routes, View2<const double> scores,
+                                          View1<const double> bias, const ExpertChoice& choice)>;
+ChoiceObserver& choice_observer();
 
 /// Gradient of choose_experts with respect to the logits l, with the choice held fixed. With
 /// weights w_j, their gradients dw_j and s = Σ_j w_j dw_j / scale in ascending order of j, dl = w_j
