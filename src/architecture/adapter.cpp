@@ -9,7 +9,8 @@ namespace {
 
 /// Number of matrices in one array: 2 for keys and values, or gate and up.
 std::int64_t blocks_of(const ArraySpec& weight) {
-  return weight.name == "attention.key_value" || weight.name == "feed_forward.gate_up" ? 2 : 1;
+  const std::string_view name = weight.name;
+  return name == "attention.key_value" || name.ends_with("gate_up") ? 2 : 1;
 }
 
 /// A [blocks, rank, inputs], uniform in ±1/√inputs as in PEFT (Kaiming uniform with a = √5).

@@ -92,12 +92,14 @@ void add_whole(std::vector<HiddenMatrix>& matrices, const ArraySpec& spec, std::
 }  // namespace
 
 MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
-                           const std::vector<RankArray>& arrays, int replicas)
+                           const std::vector<RankArray>& arrays, int replicas, bool of_experts)
     : tensor_(shard.tensor_size), replicas_(replicas) {
   const auto cuts = cuts_of(architecture);
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
-    if (!is_hidden_matrix(spec, architecture.model.all_layers())) continue;
+    if (arrays[local].of_experts != of_experts ||
+        !is_hidden_matrix(spec, architecture.model.all_layers()))
+      continue;
     if (spec.of_experts()) {
       add_experts(matrices_, spec, local, shard);
     } else if (spec.tensor_cut() == nullptr) {
@@ -142,6 +144,14 @@ std::int64_t MatrixRounds::most_elements(int round, int tensor_rank, int part) c
     if (const HiddenMatrix* m = matrix(round, replica, tensor_rank))
       most = std::max(most, m->elements_on(part));
   return most;
+}
+
+std::vector<MatrixRounds> matrix_rounds(const Architecture& architecture, const Shard& shard,
+                                        const std::vector<RankArray>& arrays, int replicas) {
+  std::vector<MatrixRounds> all{{architecture, shard, arrays, replicas}};
+  if (shard.expert_size > 1)
+    all.emplace_back(architecture, shard, arrays, replicas / shard.expert_size, true);
+  return all;
 }
 
 }  // namespace trireme::architecture

@@ -137,6 +137,8 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
   if (m.vision.present())
     o.fields.push_back({std::string(image_rows_field), m.sequence, false, Rows::tokens, true});
+  if (m.pads_samples() && m.experts.present())
+    o.fields.push_back({"sample_tokens", m.sequence, false, Rows::tokens, true});
   if (m.reads_pairs()) {
     for (const char* const name : {"source_begin", "source_end"})
       o.fields.push_back({name, m.encoder.sequence, false, Rows::source_tokens, true});

@@ -23,7 +23,8 @@ class NextTokens final : public BatchReader {
       : sequence_(model.sequence),
         tokens_(architecture::objective_of(model).field("tokens")),
         targets_(architecture::objective_of(model).field("targets")),
-        positions_(architecture::objective_of(model).find("positions")) {
+        positions_(architecture::objective_of(model).find("positions")),
+        sample_tokens_(architecture::objective_of(model).find("sample_tokens")) {
     for (std::int64_t n = 2; n <= model.predicts; ++n)
       further_.push_back({architecture::objective_of(model).field(text("tokens_", n)),
                           architecture::objective_of(model).field(text("targets_", n))});
@@ -43,12 +44,17 @@ class NextTokens final : public BatchReader {
     samples.read(first, count, front(fields[tokens_], count), front(fields[targets_], count),
                  positions(fields, count));
     shift(fields, count);
+    count_tokens(fields, count, [&](std::int64_t i) {
+      const auto [file, window] = samples.place(first + i);
+      return samples.windows(file).tokens(window);
+    });
   }
   void read(const Windows& windows, std::int64_t first, std::int64_t count,
             BatchFields fields) const override {
     windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count),
                  positions(fields, count));
     shift(fields, count);
+    count_tokens(fields, count, [&](std::int64_t i) { return windows.tokens(first + i); });
   }
 
   std::int64_t counted(BatchFields fields, std::int64_t count) const override {
@@ -70,6 +76,19 @@ class NextTokens final : public BatchReader {
     if (!positions_) return {};
     std::ranges::fill(fields[*positions_], 0);
     return front(fields[*positions_], count);
+  }
+
+  /// Fills the tokens of samples. Samples that are not filled are padding.
+  template <class TokensOf>
+  void count_tokens(BatchFields fields, std::int64_t count, const TokensOf& tokens_of) const {
+    if (!sample_tokens_) return;
+    const std::span<std::int32_t> all = fields[*sample_tokens_];
+    std::ranges::fill(all, 0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t tokens = tokens_of(i);
+      std::ranges::fill(row(all, i, sequence_).first(static_cast<std::size_t>(tokens)),
+                        static_cast<std::int32_t>(tokens));
+    }
   }
 
   /// Fills the fields of further predicted tokens: row i of the n-th token has token i + n − 1 and
@@ -113,7 +132,7 @@ class NextTokens final : public BatchReader {
   std::int64_t sequence_;
   std::size_t tokens_;
   std::size_t targets_;
-  std::optional<std::size_t> positions_;
+  std::optional<std::size_t> positions_, sample_tokens_;
   std::vector<Further> further_;
 };
 

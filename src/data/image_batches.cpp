@@ -14,6 +14,7 @@ ImageBatches::ImageBatches(const deck::Config& config)
   targets_ = objective.field("targets");
   rows_ = objective.field(architecture::image_rows_field);
   pixels_ = objective.field(architecture::pixels_field);
+  sample_tokens_ = objective.find("sample_tokens");
 }
 
 void ImageBatches::expect_usable(const Windows& windows) const {
@@ -24,13 +25,14 @@ void ImageBatches::expect_usable(const Windows& windows) const {
 }
 
 /// The model also computes samples that are not filled: they have no images.
-void ImageBatches::clear_rows(std::int64_t count, BatchFields fields) const {
+void ImageBatches::clear(std::int64_t count, BatchFields fields) const {
   std::ranges::fill(fields[rows_].subspan(static_cast<std::size_t>(count * sequence_)), -1);
+  if (sample_tokens_) std::ranges::fill(fields[*sample_tokens_], 0);
 }
 
 void ImageBatches::read(const Samples& samples, std::int64_t first, std::int64_t count,
                         BatchFields fields) const {
-  clear_rows(count, fields);
+  clear(count, fields);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [file, window] = samples.place(first + i);
     read_sample(samples.windows(file), window, i, fields);
@@ -39,7 +41,7 @@ void ImageBatches::read(const Samples& samples, std::int64_t first, std::int64_t
 
 void ImageBatches::read(const Windows& windows, std::int64_t first, std::int64_t count,
                         BatchFields fields) const {
-  clear_rows(count, fields);
+  clear(count, fields);
   for (std::int64_t i = 0; i < count; ++i) read_sample(windows, first + i, i, fields);
 }
 
@@ -50,6 +52,11 @@ void ImageBatches::read_sample(const Windows& windows, std::int64_t window, std:
                                      .targets = row(fields[targets_], place, sequence_),
                                      .rows = row(fields[rows_], place, sequence_),
                                      .pixels = row(fields[pixels_], place, words_)});
+  if (!sample_tokens_) return;
+  const std::int64_t tokens = windows.tokens(window);
+  std::ranges::fill(
+      row(fields[*sample_tokens_], place, sequence_).first(static_cast<std::size_t>(tokens)),
+      static_cast<std::int32_t>(tokens));
 }
 
 std::span<std::int32_t> ImageBatches::targets(BatchFields fields, std::int64_t count) const {

@@ -79,6 +79,10 @@ std::string ImageDocuments::description() const {
               " images, ", fixed(100 * padding(), 1), " % padding");
 }
 
+std::int64_t ImageDocuments::tokens(std::int64_t sample) const {
+  return std::max<std::int64_t>(0, tokens_of(sample).count - 1);
+}
+
 std::int64_t ImageDocuments::counted(std::int64_t sample) const {
   const auto [first, count] = tokens_of(sample);
   return count > 1 ? file_.counted(first + 1, count - 1) : 0;

@@ -55,6 +55,12 @@ void Requests::read(std::int64_t first, std::int64_t count,
   for (std::size_t i = 0; i < fields.size(); ++i)
     std::ranges::fill(fields[i], objective.fields[i].at_head ? uncounted : 0);
   if (const auto positions = objective.find("positions")) count_up(fields[*positions], sequence_);
+  if (const auto tokens = objective.find("sample_tokens"))
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto inputs = std::ssize(request(first + i).tokens) - (wants_tokens() ? 0 : 1);
+      std::fill_n(row(fields[*tokens], i, sequence_).begin(), inputs,
+                  static_cast<std::int32_t>(inputs));
+    }
   read(first, count, fields[objective.field("tokens")], fields[objective.field("targets")]);
   if (objective.find("source")) read_sources(first, count, objective, fields);
 }

@@ -103,6 +103,14 @@ void Windows::read_packed(std::int64_t sample, std::span<std::int32_t> inputs,
   }
 }
 
+std::int64_t Windows::tokens(std::int64_t window) const {
+  if (documents_) return documents_->tokens(window);
+  if (!packed_) return sequence_;
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < packed_->pieces(window); ++i) sum += packed_->piece(window, i).count;
+  return sum;
+}
+
 std::int64_t Windows::counted(std::int64_t window) const {
   if (documents_) return documents_->counted(window);
   if (pairs_) return pairs_->counted(window);
@@ -151,6 +159,15 @@ std::int64_t Samples::counted(std::int64_t first_sample, std::int64_t count) con
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [file, window] = place(first_sample + i);
     sum += windows_[file].counted(window);
+  }
+  return sum;
+}
+
+std::int64_t Samples::tokens(std::int64_t first_sample, std::int64_t count) const {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto [file, window] = place(first_sample + i);
+    sum += windows_[file].tokens(window);
   }
   return sum;
 }

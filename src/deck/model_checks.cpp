@@ -24,10 +24,17 @@ std::vector<std::string> adapter_mistakes(const Deck& deck) {
   if (a.targets.empty())
     report(targets, " names no product; choose some, such as [\"attention.query\"]");
   const bool gated = m.gated();
-  const std::string_view other = gated ? "feed_forward.up" : "feed_forward.gate_up";
-  if (a.targets_product(other))
-    report(targets, " names ", other, ", which a model with ", deck.cite("model", "activation"),
-           " does not have; choose ", gated ? "feed_forward.gate_up" : "feed_forward.up");
+  for (const std::string_view part : {"feed_forward.", "experts.shared_"})
+    if (const std::string other = text(part, gated ? "up" : "gate_up"); a.targets_product(other))
+      report(targets, " names ", other, ", which a model with ", deck.cite("model", "activation"),
+             " does not have; choose ", part, gated ? "gate_up" : "up");
+  for (const std::string_view target : a.targets)
+    if (target.starts_with("experts.") && !m.experts.shares()) {
+      report(targets, " names ", target, ", but the deck has ",
+             deck.cite("experts", "shared_feed_forward"),
+             "; set shared_feed_forward, or choose other products");
+      break;
+    }
   if (a.targets_product("attention.query_key_value") &&
       (a.targets_product("attention.query") || a.targets_product("attention.key_value")))
     report(targets,
@@ -67,11 +74,13 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
     report(deck.cite("experts", "shared_gate"), " needs a shared expert, but the deck has ",
            deck.cite("experts", "shared_feed_forward"),
            "; choose shared_gate = false, or set shared_feed_forward");
-  if (c.model.adapter.present())
+  if (c.model.adapter.present() && c.model.only_experts())
     for (const std::string& target : c.model.adapter.targets)
-      if (target.starts_with("feed_forward."))
-        report(deck.cite("adapter", "targets"), " names ", target, ", which ", number,
-               " does not support; choose products of attention");
+      if (target.starts_with("feed_forward.")) {
+        report(deck.cite("adapter", "targets"), " names ", target,
+               ", which are experts; choose products of attention or shared experts");
+        break;
+      }
   if (e.number % e.groups != 0)
     report(deck.cite("experts", "groups"), " does not divide ", number, "; choose ",
            choices(divisors(e.number), e.groups));

@@ -474,7 +474,7 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
 
 bool may_divide_experts(const Config& c) {
   return c.model.experts.present() && !c.parallel.has_servers() && c.run.audit_every == 0 &&
-         !c.run.gradient_noise_scale && c.optimizer.rule().needs_whole_replicas.empty();
+         !c.run.gradient_noise_scale;
 }
 
 std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
@@ -508,8 +508,6 @@ std::vector<std::string> expert_axis_mistakes(const Deck& deck) {
   if (c.run.gradient_noise_scale)
     excludes("run", "gradient_noise_scale", "which needs whole gradients of each replica",
              "gradient_noise_scale = false");
-  if (const std::string_view why = c.optimizer.rule().needs_whole_replicas; !why.empty())
-    excludes("optimizer", "kind", why, "kind = \"adamw\"");
   return mistakes;
 }
 

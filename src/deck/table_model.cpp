@@ -601,7 +601,8 @@ void adapter_keys(std::vector<Entry>& out) {
   key("targets", KeyType::list, &AdapterConfig::targets,
       "products with adapters; docs/fine_tuning.md lists their names in PEFT", Effect::adapter)
       .words({"attention.query", "attention.key_value", "attention.query_key_value",
-              "attention.output", "feed_forward.up", "feed_forward.gate_up", "feed_forward.down"})
+              "attention.output", "feed_forward.up", "feed_forward.gate_up", "feed_forward.down",
+              "experts.shared_up", "experts.shared_gate_up", "experts.shared_down"})
       .derive(
           [](Config& c) {
             if (c.model.adapter.present())

@@ -4,6 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/experts.hpp>
+#include <trireme/kernels/math.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -30,10 +31,28 @@ KOKKOS_FORCEINLINE_FUNCTION std::int64_t chunk_of(const SampleChunks& chunks, st
          (t % chunks.tokens < chunks.head ? chunks.first : chunks.second);
 }
 
+/// TokenLimit in a kernel.
+template <class A>
+struct LimitOf {
+  A most;
+  double capacity;
+  View1<const std::int32_t> tokens;
+  std::int64_t active, experts;
+
+  /// Limit of the sample of token t, by the same operations as ExpertsConfig::tokens_per_sample().
+  KOKKOS_FORCEINLINE_FUNCTION A operator()(std::int64_t t) const {
+    if (tokens.extent(0) == 0) return most;
+    const auto all = static_cast<double>(tokens(t));
+    const double mean = all * static_cast<double>(active) / static_cast<double>(experts);
+    const double limit = math::ceil(capacity * mean);
+    return static_cast<A>(limit < all ? limit : all);
+  }
+};
+
 /// Host: one thread counts the routes of each expert in the order of the tokens.
 template <class A>
 void drop_in_order(const Exec& exec, View2<A> routes, View2<A> counts, const SampleChunks& chunks,
-                   A limit) {
+                   const LimitOf<A>& limit) {
   const std::int64_t tokens = extent(routes, 0), active = extent(routes, 1) / 2;
   for_rows(
       "kernels/drop_routes", exec, tokens / chunks.tokens,
@@ -41,9 +60,11 @@ void drop_in_order(const Exec& exec, View2<A> routes, View2<A> counts, const Sam
         for (std::int64_t t = b * chunks.tokens; t < (b + 1) * chunks.tokens; ++t) {
           A* before = row_of(counts, chunk_of(chunks, t));
           A* numbers = row_of(routes, t) + active;
+          const A most = limit(t);
           for (std::int64_t j = 0; j < active; ++j) {
             const auto expert = static_cast<std::int64_t>(numbers[j]);
-            if (before[expert] >= limit) numbers[j] = -1 - numbers[j];
+            if (expert == no_expert) continue;
+            if (before[expert] >= most) numbers[j] = -1 - numbers[j];
             before[expert] += 1;
           }
         }
@@ -57,7 +78,7 @@ struct DropRoutes {
 
   View2<A> routes, counts;
   SampleChunks chunks;
-  A limit;
+  LimitOf<A> limit;
 
   KOKKOS_FUNCTION void in_chunk(const Member& team, std::int64_t expert, std::int64_t first,
                                 std::int64_t tokens) const {
@@ -70,7 +91,7 @@ struct DropRoutes {
                             std::int64_t j = 0;
                             while (j < active && numbers[j] != number) ++j;
                             if (j == active) return;
-                            if (final && before + static_cast<A>(routed) >= limit)
+                            if (final && before + static_cast<A>(routed) >= limit(first + t))
                               numbers[j] = -1 - number;
                             ++routed;
                           });
@@ -88,6 +109,27 @@ struct DropRoutes {
 }  // namespace
 
 template <class A>
+void leave_out_padding(const Exec& exec, View2<A> routes, View2<A> scores, View1<A> sums,
+                       View1<const std::int32_t> tokens) {
+  const std::int64_t rows = extent(routes, 0), columns = extent(routes, 1);
+  const std::int64_t experts = extent(scores, 1), active = columns / 2;
+  expect_shape(scores, "scores", {rows, experts});
+  expect_shape(tokens, "tokens", {rows});
+  const bool has_sums = sums.extent(0) > 0;
+  if (has_sums) expect_shape(sums, "sums", {rows});
+  for_rows(
+      "kernels/leave_out_padding", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        if (tokens(t) != 0) return;
+        A* route = row_of(routes, t);
+        for_lanes(team, columns,
+                  [&](std::int64_t j) { route[j] = j < active ? A(0) : A(no_expert); });
+        A* score = row_of(scores, t);
+        for_lanes(team, experts, [&](std::int64_t e) { score[e] = 0; });
+        if (has_sums) once(team, [&]() { sums(t) = 0; });
+      });
+}
+
+template <class A>
 void count_chunks(const Exec& exec, View2<A> counts, View2<const A> routes,
                   const SampleChunks& chunks) {
   expect_chunks(routes, counts, chunks);
@@ -99,14 +141,18 @@ void count_chunks(const Exec& exec, View2<A> counts, View2<const A> routes,
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, extent(routes, 0)),
       KOKKOS_LAMBDA(const std::int64_t t) {
         for (std::int64_t j = active; j < 2 * active; ++j)
-          Kokkos::atomic_add(&counts(chunk_of(chunks, t), chosen_expert(routes(t, j))), A(1));
+          if (const std::int64_t e = chosen_expert(routes(t, j)); e >= 0)
+            Kokkos::atomic_add(&counts(chunk_of(chunks, t), e), A(1));
       });
 }
 
 template <class A>
 void drop_routes(const Exec& exec, View2<A> routes, View2<A> counts, const SampleChunks& chunks,
-                 std::int64_t limit) {
+                 const TokenLimit& limit) {
   expect_chunks(routes, counts, chunks);
+  if (limit.tokens.extent(0) > 0) expect_shape(limit.tokens, "tokens", {extent(routes, 0)});
+  const LimitOf<A> limit_of{static_cast<A>(limit.most), limit.capacity, limit.tokens,
+                            extent(routes, 1) / 2, extent(counts, 1)};
   const std::int64_t samples = extent(routes, 0) / chunks.tokens, experts = extent(counts, 1);
   // Each count becomes the number of routes in the earlier chunks of the sample.
   Kokkos::parallel_for(
@@ -122,13 +168,13 @@ void drop_routes(const Exec& exec, View2<A> routes, View2<A> counts, const Sampl
         }
       });
   if constexpr (exec_on_host) {
-    drop_in_order<A>(exec, routes, counts, chunks, static_cast<A>(limit));
+    drop_in_order<A>(exec, routes, counts, chunks, limit_of);
   } else {
     // Each step of a scan synchronises the team: more threads take fewer steps.
     const int threads = as_on_device ? row_threads(exec) : 512;
     Kokkos::parallel_for("kernels/drop_routes",
                          DevicePolicy(exec, static_cast<int>(samples * experts), threads),
-                         DropRoutes<A>{routes, counts, chunks, static_cast<A>(limit)});
+                         DropRoutes<A>{routes, counts, chunks, limit_of});
   }
 }
 
@@ -141,15 +187,18 @@ void count_dropped(const Exec& exec, View1<double> sum, View2<const A> routes) {
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, extent(routes, 0)),
       KOKKOS_LAMBDA(const std::int64_t t) {
         int dropped = 0;
-        for (std::int64_t j = active; j < 2 * active; ++j) dropped += routes(t, j) < 0 ? 1 : 0;
+        for (std::int64_t j = active; j < 2 * active; ++j)
+          dropped += routes(t, j) < 0 && routes(t, j) != A(no_expert) ? 1 : 0;
         if (dropped > 0) Kokkos::atomic_add(&sum(0), static_cast<double>(dropped));
       });
 }
 
 #define TRIREME_INSTANTIATE(A)                                                               \
+  template void leave_out_padding<A>(const Exec&, View2<A>, View2<A>, View1<A>,              \
+                                     View1<const std::int32_t>);                             \
   template void count_chunks<A>(const Exec&, View2<A>, View2<const A>, const SampleChunks&); \
   template void drop_routes<A>(const Exec&, View2<A>, View2<A>, const SampleChunks&,         \
-                               std::int64_t);                                                \
+                               const TokenLimit&);                                           \
   template void count_dropped<A>(const Exec&, View1<double>, View2<const A>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -5,9 +5,11 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
+#include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 namespace trireme::kernels {
 namespace {
@@ -230,6 +232,16 @@ void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, View1<co
     choose_by_scores<A, B>(exec, routes, scores, bias, choice);
   else
     choose_by_logits<A>(exec, routes, scores, choice);
+  if constexpr (std::is_same_v<A, double>)
+    if (const ChoiceObserver& observer = choice_observer()) {
+      fence(exec, "kernels/choose_experts shows choices to a test");
+      observer(routes, scores, bias, choice);
+    }
+}
+
+ChoiceObserver& choice_observer() {
+  static ChoiceObserver observer;
+  return observer;
 }
 
 template <class A>
@@ -255,7 +267,8 @@ void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> 
         A sum = 0, chosen = static_cast<A>(least_sum);
         for (std::int64_t j = 0; j < active; ++j) {
           sum += weights[j] * dweights[j];
-          chosen += score[chosen_expert(numbers[j])];
+          const std::int64_t i = chosen_expert(numbers[j]);
+          if (i >= 0) chosen += score[i];
         }
         const A others = c.normalised || c.sigmoid ? A(0) : -sum;
         map_lanes(
@@ -263,6 +276,7 @@ void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> 
         team.team_barrier();
         for_lanes(team, active, [&](std::int64_t j) {
           const std::int64_t i = chosen_expert(numbers[j]);
+          if (i < 0) return;  // padding: all scores are 0
           const A of_score =
               c.normalised ? (scale * dweights[j] - sum) / chosen : scale * dweights[j];
           to[i] = c.sigmoid ? of_score * score[i] * (1 - score[i])
@@ -373,7 +387,8 @@ void count_experts(const Exec& exec, View2<C> counts, View2<const A> routes) {
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, tokens),
       KOKKOS_LAMBDA(const std::int64_t t) {
         for (std::int64_t j = active; j < 2 * active; ++j)
-          Kokkos::atomic_add(&counts(t / per_sample, chosen_expert(routes(t, j))), C(1));
+          if (const std::int64_t e = chosen_expert(routes(t, j)); e >= 0)
+            Kokkos::atomic_add(&counts(t / per_sample, e), C(1));
       });
 }
 
@@ -387,20 +402,30 @@ void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
   expect_shape(counts, "counts", {extent(counts, 0), experts});
   if (has_gradient) expect_shape(dlogits, "dlogits", {rows, experts});
   const std::int64_t first = of.first, per_sample = of.per_sample;
+  const View1<const std::int32_t> tokens = of.tokens;
+  const bool has_padding = tokens.extent(0) > 0;
+  if (has_padding) expect_shape(tokens, "tokens", {rows});
   for_rows(
       "kernels/balance_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const auto own = static_cast<double>(has_padding ? tokens(r) : 1);
+        if (own == 0) {
+          once(team, [&]() { losses(r) = 0; });
+          return;
+        }
+        const double of_row = weight / (own * own);
         const A* score = row_of(scores, r);
         const B* count = row_of(counts, (first + r) / per_sample);
-        const A total = sigmoid ? sum_of<A>(
-                                      team, experts, [](std::int64_t, A p) { return p; }, score)
-                                : A(1);
+        A total = sigmoid ? sum_of<A>(
+                                team, experts, [](std::int64_t, A p) { return p; }, score)
+                          : A(1);
+        if (total == 0) total = 1;  // padding
         const A mean =
             sum_of<A>(
                 team, experts, [](std::int64_t, A p, A n) { return p * n; }, score, count) /
             total;
-        once(team, [&]() { losses(r) = weight * static_cast<double>(mean); });
+        once(team, [&]() { losses(r) = of_row * static_cast<double>(mean); });
         if (!has_gradient) return;
-        const auto factor = static_cast<A>(weight * scale());
+        const auto factor = static_cast<A>(of_row * scale());
         A* gradient = row_of(dlogits, r);
         if (sigmoid) {
           map_lanes(

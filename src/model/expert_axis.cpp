@@ -1,10 +1,12 @@
 // Copies of tokens' rows on their way to the replicas with their experts, and back.
 #include <trireme/model/expert_axis.hpp>
 
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/experts.hpp>
 #include <trireme/model/tensor_axis.hpp>
 #include <trireme/tensor/copy.hpp>
 
+#include <algorithm>
 #include <numeric>
 
 namespace trireme::model {
@@ -16,7 +18,10 @@ void ExpertCopies::exchange_bounds(const Exec& exec, View1<std::int32_t> bounds)
                              "copies for experts");
   received_.assign(half, 0);  // after the wait: a copy to the device may still read the last ones
   std::vector<std::int64_t> sends = counts(sent_, 1), receives(sends.size());
-  axis_.communicator().all_to_all(receives, sends, "numbers of copies for experts");
+  if (axis_.sends())
+    axis_.communicator().all_to_all(receives, sends, "numbers of copies for experts");
+  else
+    std::ranges::fill(receives, sends[static_cast<std::size_t>(axis_.rank())]);
   std::partial_sum(receives.begin(), receives.end(), received_.begin() + 1,
                    [](std::int64_t a, std::int64_t b) { return a + b; });
   copy_to_device<std::int32_t>(
@@ -49,6 +54,13 @@ View2<T> ExpertCopies::send(const Exec& exec, View2<T> received, View2<T> sent, 
         extent(sent, 0), " and ", extent(received, 0));
   const View2<T> out = rows_of(sent, 0, this->sent()), in = rows_of(received, 0, this->received());
   kernels::pick_routed<T>(exec, out, rows, part(order, 0, this->sent()), 1);
+  if (!axis_.sends()) {
+    const View2<T> own = part(out, copies_for(static_cast<std::size_t>(axis_.rank())));
+    for (int r = 0; r < axis_.size(); ++r)
+      kernels::copy<T>(exec, flat(rows_of(in, r * extent(own, 0), extent(own, 0))),
+                       flat<const T>(own));
+    return in;
+  }
   axis_.communicator().all_to_all<T>(exec, flat(in), counts(received_, columns), flat<const T>(out),
                                      counts(sent_, columns), what);
   return in;
@@ -60,12 +72,15 @@ void ExpertCopies::bring_back(const Exec& exec, View2<Accumulate<T>> sums, View2
                               const char* what) const {
   const std::int64_t columns = extent(sums, 1);
   const View2<T> in = rows_of(returned, 0, sent());
-  axis_.communicator().all_to_all<T>(exec, flat(in), counts(sent_, columns), flat<const T>(rows),
-                                     counts(received_, columns), what);
-  for (std::size_t r = 0; r + 1 < sent_.size(); ++r) {
-    const layout::Slice of_replica{sent_[r], sent_[r + 1] - sent_[r]};
-    kernels::add_routed<T>(exec, sums, part(in, of_replica), part(order, of_replica), 1);
+  if (axis_.sends()) {
+    axis_.communicator().all_to_all<T>(exec, flat(in), counts(sent_, columns), flat<const T>(rows),
+                                       counts(received_, columns), what);
+  } else {
+    const std::int64_t both = std::min(extent(in, 0), extent(rows, 0));
+    kernels::copy<T>(exec, flat(rows_of(in, 0, both)), flat<const T>(rows_of(rows, 0, both)));
   }
+  for (std::size_t r = 0; r + 1 < sent_.size(); ++r)
+    kernels::add_routed<T>(exec, sums, part(in, copies_for(r)), part(order, copies_for(r)), 1);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                             \

@@ -109,6 +109,10 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   if (scores.data() != logits.data())
     kernels::copy<A>(c.handle, flat(scores), flat<const A>(logits));
   kernels::choose_experts<A, T>(c.handle, own, scores, bias_, choice_);
+  if (const auto tokens = own_sample_tokens(c); tokens.extent(0) > 0)
+    kernels::leave_out_padding<A>(
+        c.handle, own, scores,
+        experts_.limits_logits() ? v.list(this->op_.saved[choice::log_sums]) : View1<A>(), tokens);
   axis_.gather(c.handle, all, own, "experts, choices, forward");
   drop(c, axis_.is_complete() ? all : own);
   const View2<A> routes = axis_.experts().divides() ? exchange(c) : axis_.is_complete() ? all : own;
@@ -118,6 +122,12 @@ void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   if (!c.context.evaluates()) return;
   add_losses(c, {});
   add_counts(c);
+}
+
+template <class P>
+View1<const std::int32_t> ChoiceOperation<P>::own_sample_tokens(const PassArguments<P>& c) const {
+  const View1<const std::int32_t> all = c.context.sample_tokens;
+  return all.extent(0) > 0 ? part(all, axis_.rows()) : all;
 }
 
 template <class P>
@@ -138,14 +148,19 @@ void ChoiceOperation<P>::drop(const PassArguments<P>& c, View2<Accumulate<T>> ro
                                   extent(routes, 0) / chunks.tokens * chunks.count);
   kernels::count_chunks<A>(c.handle, counts, routes, chunks);
   context.sum(c.handle, counts, "experts, tokens of chunks, forward");
-  kernels::drop_routes<A>(c.handle, routes, counts, chunks, limit);
+  const View1<const std::int32_t> own = own_sample_tokens(c);
+  kernels::TokenLimit most = limit;
+  if (own.extent(0) > 0)
+    most = {experts_.capacity, axis_.is_complete() ? c.context.sample_tokens : own};
+  kernels::drop_routes<A>(c.handle, routes, counts, chunks, most);
 }
 
 template <class P>
 auto ChoiceOperation<P>::exchange(const PassArguments<P>& c) const -> View2<Accumulate<T>> {
   using A = Accumulate<T>;
   const auto& v = c.values;
-  const View2<A> routes = token_routes(c);
+  const View2<A> all = token_routes(c);
+  const View2<A> routes = axis_.is_complete() ? all : axis_.own_rows(all);
   const auto order = flat(v.template numbers<std::int32_t>(this->op_.saved[choice::sent]));
   const auto bounds = flat(v.template numbers<std::int32_t>(this->op_.saved[choice::copy_bounds]));
   kernels::list_copies<A>(c.handle, order, part(bounds, 0, axis_.experts().size() + 1), routes,
@@ -160,7 +175,9 @@ auto ChoiceOperation<P>::exchange(const PassArguments<P>& c) const -> View2<Accu
 /// that use expert e, and the mean P of their scores (DeepSeek-AI 2024, arXiv 2412.19437, eq. 17 to
 /// 20). With balance = "batch", the load of expert e in the previous step takes the place of E n /
 /// (k S) (as in Fedus et al. 2021, arXiv 2101.03961, eq. 4, but one step late). router_z_loss =
-/// weight Σ_t (log Σ_e exp(logits[t, e]))². Means are over the global batch.
+/// weight Σ_t (log Σ_e exp(logits[t, e]))². Means are over the global batch. Rows of padding have
+/// no losses; S of a padded sample is the number of its tokens, and means over tokens leave them
+/// out.
 template <class P>
 void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<T>> dlogits) const {
   using A = Accumulate<T>;
@@ -170,12 +187,15 @@ void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<
   const View1<double> rows =
       flat(v.template numbers<double>(this->op_.scratch[choice::row_losses]));
   const auto S = static_cast<double>(sequence_);
+  const View1<const std::int32_t> tokens = own_sample_tokens(c);
+  const bool has_padding = tokens.extent(0) > 0;
+  const double mean = c.context.mean_tokens > 0 ? c.context.mean_tokens : S;
   const double weight = c.context.sample_weight;
   if (load_.extent(0) > 0) {
     const View2<const T> loads(load_.data(), 1, load_.extent(0));
     kernels::balance_experts<A, T>(
         c.handle, rows, dlogits, scores, loads, {0, std::max<std::int64_t>(1, extent(scores, 0))},
-        experts_.balance_weight / S, {weight, c.context.loss_scale}, choice_.sigmoid);
+        experts_.balance_weight / mean, {weight, c.context.loss_scale}, choice_.sigmoid);
     add_sum(c, rows, balance_sum_);
   } else if (balance_sum_ >= 0) {
     const View2<A> counts = v.sums(this->op_.scratch[choice::counts]);
@@ -183,16 +203,16 @@ void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<
     if (axis_.is_complete()) kernels::count_experts<A>(c.handle, counts, token_routes(c));
     axis_.context().sum(c.handle, counts, "experts, tokens of samples");
     const double factor = experts_.balance_weight * static_cast<double>(experts_.number) /
-                          (static_cast<double>(experts_.active) * S * S);
+                          (static_cast<double>(experts_.active) * (has_padding ? 1.0 : S * S));
     kernels::balance_experts<A, A>(c.handle, rows, dlogits, scores, counts,
-                                   {axis_.rows().offset, v.sizes().sequence}, factor,
+                                   {axis_.rows().offset, v.sizes().sequence, tokens}, factor,
                                    {weight, c.context.loss_scale}, choice_.sigmoid);
     add_sum(c, rows, balance_sum_);
   }
   if (z_sum_ < 0) return;
   kernels::limit_logits<A>(c.handle, rows, dlogits, scores,
-                           v.list(this->op_.saved[choice::log_sums]), experts_.z_weight,
-                           {weight / S, c.context.loss_scale});
+                           v.list(this->op_.saved[choice::log_sums]),
+                           experts_.z_weight * (S / mean), {weight / S, c.context.loss_scale});
   add_sum(c, rows, z_sum_);
 }
 

@@ -26,6 +26,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
       head_block_(architecture.head_block()),
       objective_(architecture::objective_of(architecture.model)),
       positions_(objective_.find("positions")),
+      sample_tokens_(objective_.find("sample_tokens")),
       reads_fields_(!parameters.shard().shares_vocabulary()),
       first_trained_(architecture.first_trained),
       first_backward_(architecture.first_backward),
@@ -52,6 +53,7 @@ MicroContext PipelineStage<P>::with_fields(const MicroContext& context, const Sl
   MicroContext result = context;
   result.fields = slot.fields;
   if (positions_) result.positions = slot.fields[*positions_];
+  if (sample_tokens_) result.sample_tokens = slot.fields[*sample_tokens_];
   return result;
 }
 

@@ -28,11 +28,13 @@ TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,
 }
 
 TensorAxis TensorAxis::without_messages(int rank, int size, std::int64_t tokens,
-                                        bool sequence_parallel, std::int64_t source_tokens) {
+                                        bool sequence_parallel, std::int64_t source_tokens,
+                                        const ExpertAxis& experts) {
   TensorAxis axis(tokens);
   axis.rank_ = rank;
   axis.size_ = size;
   axis.cuts_tokens_ = sequence_parallel && size > 1;
+  axis.experts_ = experts;
   if (axis.cuts_tokens_) axis.rows_ = layout::split(tokens, size, rank);
   if (source_tokens > 0)
     axis.source_ = std::make_shared<const TensorAxis>(

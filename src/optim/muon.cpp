@@ -25,20 +25,26 @@ constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
 template <class P>
 Muon<P>::Muon(const architecture::Architecture& architecture,
               const model::Parameters<P>& parameters, grid::Communicator& tensor,
-              grid::Communicator& replicas, const architecture::StatePlacement& placement)
-    : parameters_(parameters),
-      tensor_(tensor),
-      replicas_(replicas),
-      placement_(placement),
-      rounds_(architecture, parameters.shard(), parameters.rank_arrays(), replicas.size()) {
+              const BucketGroups& replicas, const architecture::StatePlacement& placement)
+    : parameters_(parameters), tensor_(tensor), placement_(placement) {
+  using architecture::MatrixRounds;
+  for (MatrixRounds& rounds : architecture::matrix_rounds(
+           architecture, parameters.shard(), parameters.rank_arrays(), replicas.all.size()))
+    work_.push_back({std::move(rounds), work_.empty() ? &replicas.all : &replicas.experts});
+  const auto most = [&](std::int64_t (MatrixRounds::*elements)() const) {
+    std::int64_t largest = 0;
+    for (const Work& work : work_) largest = std::max(largest, (work.rounds.*elements)());
+    return largest;
+  };
+  const std::int64_t whole = most(&MatrixRounds::whole_elements);
   const auto take = [&](Arena& arena) {
-    parts_ = arena.take<Real>(rounds_.part_elements());
-    matrix_ = tensor_.size() == 1 ? parts_ : arena.take<Real>(rounds_.whole_elements());
-    other_ = arena.take<Real>(rounds_.joined_elements());
-    gram_ = arena.take<Real>(rounds_.gram_elements());
-    polynomial_ = arena.take<Real>(rounds_.gram_elements());
-    chunk_ = arena.take<Real>(rounds_.chunk_elements());
-    squares_ = arena.take<double>(kernels::norm_blocks(rounds_.whole_elements()));
+    parts_ = arena.take<Real>(most(&MatrixRounds::part_elements));
+    matrix_ = tensor_.size() == 1 ? parts_ : arena.take<Real>(whole);
+    other_ = arena.take<Real>(most(&MatrixRounds::joined_elements));
+    gram_ = arena.take<Real>(most(&MatrixRounds::gram_elements));
+    polynomial_ = arena.take<Real>(most(&MatrixRounds::gram_elements));
+    chunk_ = arena.take<Real>(most(&MatrixRounds::chunk_elements));
+    squares_ = arena.take<double>(kernels::norm_blocks(whole));
     root_ = arena.take<double>(1);
   };
   Arena plan;
@@ -75,8 +81,8 @@ auto Muon<P>::ranges_of(const Matrix* m, std::int64_t first, std::int64_t count)
 }
 
 template <class P>
-auto Muon<P>::part_of(int rank) const -> View1<Real> {
-  const std::int64_t each = rounds_.part_elements() / tensor_.size();
+auto Muon<P>::part_of(const Work& work, int rank) const -> View1<Real> {
+  const std::int64_t each = work.rounds.part_elements() / tensor_.size();
   return part(parts_, rank * each, each);
 }
 
@@ -105,49 +111,50 @@ auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) 
 /// Collects this tensor rank's part of the matrix that tensor rank `to` of this replica
 /// orthogonalises in the round. Collective among the replicas.
 template <class P>
-void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
-                            int to) const {
-  const View1<Real> target = part_of(to);
-  if (placement_.whole) {
-    if (const Matrix* m = rounds_.matrix(round, replicas_.rank(), to))
+void Muon<P>::collect_parts(const Exec& exec, const Work& work,
+                            View1<typename P::Gradient> gradients, int round, int to) const {
+  const View1<Real> target = part_of(work, to);
+  if (placement_.whole || work.replicas->size() == 1) {
+    if (const Matrix* m = work.rounds.matrix(round, work.replicas->rank(), to))
       for (const Range& r : ranges_of(*m))
         kernels::copy<Real>(exec, part(target, r.begin, r.count),
                             part(gradients, r.place, r.count));
     return;
   }
-  const std::int64_t most = rounds_.most_elements(round, to, tensor_.rank());
-  for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
-    const std::int64_t count = std::min(rounds_.chunk(), most - first);
-    kernels::fill<Real>(exec, part(chunk_, 0, replicas_.size() * count), 0);
-    for (int replica = 0; replica < replicas_.size(); ++replica)
-      for (const Range& r : ranges_of(rounds_.matrix(round, replica, to), first, count))
+  const std::int64_t most = work.rounds.most_elements(round, to, tensor_.rank());
+  for (std::int64_t first = 0; first < most; first += work.rounds.chunk()) {
+    const std::int64_t count = std::min(work.rounds.chunk(), most - first);
+    kernels::fill<Real>(exec, part(chunk_, 0, work.replicas->size() * count), 0);
+    for (int replica = 0; replica < work.replicas->size(); ++replica)
+      for (const Range& r : ranges_of(work.rounds.matrix(round, replica, to), first, count))
         kernels::copy<Real>(exec, part(chunk_, replica * count + r.begin - first, r.count),
                             part(gradients, r.place, r.count));
-    const std::vector<std::int64_t> counts(static_cast<std::size_t>(replicas_.size()), count);
-    replicas_.template reduce_scatter<Real>(exec, part(target, first, count),
-                                            part(chunk_, 0, replicas_.size() * count), counts,
-                                            "parts of matrices");
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(work.replicas->size()), count);
+    work.replicas->template reduce_scatter<Real>(exec, part(target, first, count),
+                                                 part(chunk_, 0, work.replicas->size() * count),
+                                                 counts, "parts of matrices");
   }
 }
 
 /// Sends this tensor rank's part of the result of tensor rank `to` to all replicas. Each replica
 /// stores the elements that it updates. Collective among the replicas.
 template <class P>
-void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
-                           int to) const {
-  const View1<Real> source = part_of(to);
-  const std::int64_t most = rounds_.most_elements(round, to, tensor_.rank());
-  for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
-    const std::int64_t count = std::min(rounds_.chunk(), most - first);
+void Muon<P>::return_parts(const Exec& exec, const Work& work,
+                           View1<typename P::Gradient> gradients, int round, int to) const {
+  const View1<Real> source = part_of(work, to);
+  const std::int64_t most = work.rounds.most_elements(round, to, tensor_.rank());
+  for (std::int64_t first = 0; first < most; first += work.rounds.chunk()) {
+    const std::int64_t count = std::min(work.rounds.chunk(), most - first);
     View1<Real> all = part(source, first, count);
-    if (replicas_.size() > 1) {
-      all = part(chunk_, 0, replicas_.size() * count);
-      const std::vector<std::int64_t> counts(static_cast<std::size_t>(replicas_.size()), count);
-      replicas_.template all_gather<Real>(exec, all, part(source, first, count), counts,
-                                          "parts of updates");
+    if (work.replicas->size() > 1) {
+      all = part(chunk_, 0, work.replicas->size() * count);
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(work.replicas->size()),
+                                             count);
+      work.replicas->template all_gather<Real>(exec, all, part(source, first, count), counts,
+                                               "parts of updates");
     }
-    for (int replica = 0; replica < replicas_.size(); ++replica)
-      for (const Range& r : ranges_of(rounds_.matrix(round, replica, to), first, count))
+    for (int replica = 0; replica < work.replicas->size(); ++replica)
+      for (const Range& r : ranges_of(work.rounds.matrix(round, replica, to), first, count))
         kernels::copy<Real>(exec, part(gradients, r.place, r.count),
                             part(all, replica * count + r.begin - first, r.count));
   }
@@ -155,9 +162,9 @@ void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradien
 
 /// Gathers the parts of each tensor rank's matrix. Collective among the tensor ranks.
 template <class P>
-void Muon<P>::join(const Exec& exec, int round) const {
+void Muon<P>::join(const Exec& exec, const Work& work, int round) const {
   for (int to = 0; to < tensor_.size() && tensor_.size() > 1; ++to) {
-    const Matrix* m = rounds_.matrix(round, replicas_.rank(), to);
+    const Matrix* m = work.rounds.matrix(round, work.replicas->rank(), to);
     if (m == nullptr) continue;
     std::vector<std::int64_t> counts;
     std::int64_t sum = 0;
@@ -168,8 +175,9 @@ void Muon<P>::join(const Exec& exec, int round) const {
     // `sum` may exceed the matrix: tensor ranks that share heads of keys and values send equal
     // rows.
     const View1<Real> gathered = part(other_, 0, sum);
-    tensor_.template all_gather<Real>(
-        exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");
+    tensor_.template all_gather<Real>(exec, gathered,
+                                      part(part_of(work, to), 0, m->elements_on(tensor_.rank())),
+                                      counts, "matrices");
     if (to != tensor_.rank()) continue;
     std::int64_t first = 0;
     for (int rank = 0; rank < tensor_.size(); ++rank) {
@@ -216,24 +224,24 @@ bool Muon<P>::iterate(const kernels::Handle& handle, const Matrix& m, std::int64
 /// Sends each tensor rank's result to all tensor ranks, each of which keeps its part in parts_.
 /// `in_other`: this rank's result is in other_. Collective among the tensor ranks.
 template <class P>
-void Muon<P>::divide(const Exec& exec, int round, bool in_other) const {
+void Muon<P>::divide(const Exec& exec, const Work& work, int round, bool in_other) const {
   if (tensor_.size() == 1) {
-    const Matrix* m = rounds_.matrix(round, replicas_.rank(), 0);
+    const Matrix* m = work.rounds.matrix(round, work.replicas->rank(), 0);
     if (m != nullptr && in_other)
       kernels::copy<Real>(exec, part(parts_, 0, m->elements()), part(other_, 0, m->elements()));
     return;
   }
   // This rank's result is sent from matrix_; other ranks' results pass through other_.
-  if (const Matrix* mine = rounds_.matrix(round, replicas_.rank(), tensor_.rank());
+  if (const Matrix* mine = work.rounds.matrix(round, work.replicas->rank(), tensor_.rank());
       mine != nullptr && in_other)
     kernels::copy<Real>(exec, part(matrix_, 0, mine->elements()),
                         part(other_, 0, mine->elements()));
   for (int from = 0; from < tensor_.size(); ++from) {
-    const Matrix* m = rounds_.matrix(round, replicas_.rank(), from);
+    const Matrix* m = work.rounds.matrix(round, work.replicas->rank(), from);
     if (m == nullptr) continue;
     const View1<Real> result = from == tensor_.rank() ? matrix_ : other_;
     tensor_.template broadcast<Real>(exec, part(result, 0, m->elements()), from, "updates");
-    kernels::copy_matrix<Real>(exec, part_matrix(part_of(from), *m, tensor_.rank()),
+    kernels::copy_matrix<Real>(exec, part_matrix(part_of(work, from), *m, tensor_.rank()),
                                slice_of(result, *m, tensor_.rank()));
   }
 }
@@ -242,15 +250,16 @@ template <class P>
 void Muon<P>::orthogonalise(const kernels::Handle& handle, View1<typename P::Gradient> gradients,
                             std::int64_t steps) const {
   const Region region("orthogonalise");
-  for (int round = 0; round < rounds_.rounds(); ++round) {
-    for (int to = 0; to < tensor_.size(); ++to) collect_parts(handle, gradients, round, to);
-    join(handle, round);
-    bool in_other = false;
-    if (const Matrix* m = rounds_.matrix(round, replicas_.rank(), tensor_.rank()))
-      in_other = iterate(handle, *m, steps);
-    divide(handle, round, in_other);
-    for (int to = 0; to < tensor_.size(); ++to) return_parts(handle, gradients, round, to);
-  }
+  for (const Work& work : work_)
+    for (int round = 0; round < work.rounds.rounds(); ++round) {
+      for (int to = 0; to < tensor_.size(); ++to) collect_parts(handle, work, gradients, round, to);
+      join(handle, work, round);
+      bool in_other = false;
+      if (const Matrix* m = work.rounds.matrix(round, work.replicas->rank(), tensor_.rank()))
+        in_other = iterate(handle, *m, steps);
+      divide(handle, work, round, in_other);
+      for (int to = 0; to < tensor_.size(); ++to) return_parts(handle, work, gradients, round, to);
+    }
 }
 
 template class Muon<model::Fp32>;

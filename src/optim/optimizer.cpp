@@ -58,7 +58,7 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
   state_ = Arena("optimizer state", plan.used(), options.state_memory);
   take(state_);
   if (rule.has(rules::PassKind::whole_matrices, config))
-    muon_.emplace(architecture, parameters, *options.tensor, owners.all, placement_);
+    muon_.emplace(architecture, parameters, *options.tensor, owners, placement_);
   if (const Bytes bytes = factors_of_arrays_.sum_bytes(); bytes > 0) {
     sums_memory_ = Arena("sums of rows and columns", aligned(bytes));
     factor_sums_ = sums_memory_.take<double>(factors_of_arrays_.sums());
@@ -90,8 +90,11 @@ auto Optimizer<P>::lay_out_factors() -> FactorLists {
     a.first_column_chunk = factored_.column_chunks;
     a.first_range = std::ssize(lists.ranges);
     for (const architecture::Piece& piece : entry.local.pieces) {
-      // One holder of this stage adds the piece, also of copies, which no norm counts.
-      const bool adds = piece.holders.offset == parameters_->shard().tensor_rank;
+      // One holder of this stage adds the piece, also of copies, which no norm counts. Replicas
+      // that divide the experts sum over one another what they have whole.
+      const bool adds =
+          piece.holders.offset == parameters_->shard().tensor_rank &&
+          (!placement_.whole || entry.local.of_experts || parameters_->shard().expert_rank == 0);
       const std::int64_t begin = entry.offset + piece.first, end = begin + piece.elements();
       for (const layout::Slice& own : placement_.owned) {
         const std::int64_t from = std::max(begin, own.offset), to = std::min(end, own.end());
@@ -162,9 +165,10 @@ template <class P>
 std::vector<double> Optimizer<P>::matrix_factors() const {
   std::vector<double> factors(architecture_.arrays.size(), 1.0);
   if (muon_)
-    for (const architecture::HiddenMatrix& m : muon_->matrices())
+    muon_->visit([&](const architecture::HiddenMatrix& m) {
       factors[parameters_->entries()[m.local].number()] = config_.rule().factor(
           config_, static_cast<double>(m.rows), static_cast<double>(m.columns));
+    });
   return factors;
 }
 
@@ -583,6 +587,9 @@ void Optimizer<P>::run(const kernels::Handle& exec, const rules::Pass& pass,
       options_.tensor->template all_reduce<double>(exec, factor_sums_, grid::Reduction::sum, label);
       if (!placement_.whole)
         owners_.all.template all_reduce<double>(exec, factor_sums_, grid::Reduction::sum, label);
+      else if (options_.experts != nullptr)
+        options_.experts->template all_reduce<double>(exec, factor_sums_, grid::Reduction::sum,
+                                                      label);
       kernels::move_means<Master>(exec, pass.number, factor_views(), step, factored_);
       return;
     }

@@ -136,13 +136,14 @@ ArenaSizes arena_parts(const deck::Config& config, const architecture::Architect
                    others,
                    factors.rows,
                    factors.columns,
-                   muon ? muon_bytes(MatrixRounds(architecture, shard, arrays,
-                                                  static_cast<int>(config.parallel.shard_ranks())),
+                   muon ? muon_bytes(architecture::matrix_rounds(
+                                         architecture, shard, arrays,
+                                         static_cast<int>(config.parallel.shard_ranks())),
                                      typed_sizes(config, shard, machine).accumulate)
                         : 0,
                    aligned(factors.sum_bytes()),
-                   sums.data + sums.experts + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
-                       (shard.has_head() ? sums.context : 0),
+                   sums.data + sums.experts + sums.divided + sums.embedding + sums.pipeline +
+                       2 * sums.vocabulary + (shard.has_head() ? sums.context : 0),
                    sums.shared};
   add_local(parts, config,
             {division.weights ? weights : elements.trained,

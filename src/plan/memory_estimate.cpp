@@ -320,21 +320,21 @@ void MemoryEstimate::add_matrices(const deck::Config& config, const Rank& rank,
                                   ArenaSizes& arenas) const {
   const deck::ParallelConfig& p = config.parallel;
   const rules::Description& rule = config.optimizer.rule();
-  std::int64_t matrices = 0;
+  std::int64_t matrices = 0, experts = 0;  // experts: of experts that replicas divide
   const auto add = [&](Shard shard, std::int64_t times) {
     shard.tensor_size = static_cast<int>(p.tensor);
     shard.expert_size = static_cast<int>(p.expert);
     const auto arrays = architecture::rank_arrays(architecture_, shard);
     for (const architecture::RankArray& array : arrays)
       if (!array.frozen && rules::as_matrices(rule.matrices, array.matrix))
-        matrices += times * aligned_elements(array.elements());
+        (array.of_experts ? experts : matrices) += times * aligned_elements(array.elements());
     const auto factors = architecture::factors(architecture_, arrays, config.optimizer);
     arenas.rows += times * factors.rows;
     arenas.columns += times * factors.columns;
     if (times > 0 && rule.has(rules::PassKind::whole_matrices, config.optimizer))
       arenas.muon = std::max(
-          arenas.muon, muon_bytes(architecture::MatrixRounds(architecture_, shard, arrays,
-                                                             static_cast<int>(p.shard_ranks())),
+          arenas.muon, muon_bytes(architecture::matrix_rounds(architecture_, shard, arrays,
+                                                              static_cast<int>(p.shard_ranks())),
                                   sizes_.accumulate()));
   };
   if (ranks_differ_) {
@@ -350,7 +350,8 @@ void MemoryEstimate::add_matrices(const deck::Config& config, const Rank& rank,
   }
   arenas.means = aligned(architecture::Factors{{}, arenas.rows, arenas.columns}.sum_bytes());
   arenas.other_elements = std::max<std::int64_t>(
-      0, arenas.state_elements - part_of(matrices, p.divides_state() ? p.shard_ranks() : 1));
+      0, arenas.state_elements - part_of(matrices, p.divides_state() ? p.shard_ranks() : 1) -
+             part_of(experts, p.divides_state() ? p.shard_ranks() / p.expert : 1));
 }
 
 MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& config,

@@ -7,13 +7,19 @@
 
 namespace trireme::plan {
 
-Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element) {
-  const std::int64_t whole = rounds.whole_elements();
-  return aligned(rounds.part_elements() * element) +
-         (rounds.tensor() > 1 ? aligned(whole * element) : 0) +
-         aligned(rounds.joined_elements() * element) +
-         2 * aligned(rounds.gram_elements() * element) +
-         aligned(rounds.chunk_elements() * element) +
+Bytes muon_bytes(const std::vector<architecture::MatrixRounds>& rounds, Bytes element) {
+  using architecture::MatrixRounds;
+  const auto most = [&](std::int64_t (MatrixRounds::*elements)() const) {
+    std::int64_t largest = 0;
+    for (const MatrixRounds& each : rounds) largest = std::max(largest, (each.*elements)());
+    return largest;
+  };
+  const std::int64_t whole = most(&MatrixRounds::whole_elements);
+  return aligned(most(&MatrixRounds::part_elements) * element) +
+         (rounds.front().tensor() > 1 ? aligned(whole * element) : 0) +
+         aligned(most(&MatrixRounds::joined_elements) * element) +
+         2 * aligned(most(&MatrixRounds::gram_elements) * element) +
+         aligned(most(&MatrixRounds::chunk_elements) * element) +
          aligned((whole + norm_block - 1) / norm_block * 8) + aligned(8);
 }
 

@@ -60,7 +60,14 @@ ReductionScratch reduction_scratch(const deck::Config& config,
       scratch.data = std::max(
           scratch.data,
           device_reduction_scratch_bytes(sums, static_cast<int>(config.parallel.shard_ranks())));
+    else
+      scratch.divided = device_reduction_scratch_bytes(sums, shard.expert_size);
   }
+  // sums of squares of each array and tensor rank
+  scratch.divided =
+      std::max(scratch.divided,
+               device_reduction_scratch_bytes(
+                   std::ssize(architecture.arrays) * shard.tensor_size * 8, shard.expert_size));
   for (const auto& part : architecture::shared_parts(buckets.arrays(), buckets.placement())) {
     const Bytes bytes = part.run.extent * sizes.accumulate;
     scratch.pipeline =

@@ -140,30 +140,38 @@ void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& 
   const KernelTime kernels(machine, precision);
   const NetworkTime network(machine, p);
   const auto element = static_cast<double>(size_of(precision.compute));
-  for (std::size_t rank = 0; rank < costs.updates.size(); ++rank) {
-    const architecture::Shard shard = architecture::make_shard(a, p, static_cast<int>(rank), 0);
-    const auto replicas = static_cast<int>(p.shard_ranks());
-    const architecture::MatrixRounds rounds(a, shard, architecture::rank_arrays(a, shard),
-                                            replicas);
+  const auto replicas = static_cast<int>(p.shard_ranks());
+  const auto time_of = [&](const architecture::MatrixRounds& rounds) {
+    Seconds time = 0;
     for (int round = 0; round < rounds.rounds(); ++round) {
       const architecture::HiddenMatrix& m = *rounds.matrix(round, 0, 0);
       const auto steps = static_cast<double>(config.optimizer.newton_schulz_steps);
       const double gram = static_cast<double>(m.side() * m.side()) * element;
       const double all = static_cast<double>(m.elements()) * element;
       const std::int64_t longer = m.elements() / m.side();
-      costs.updates[rank] += turns * steps *
-                             (2 * kernels.product({m.side(), longer, m.side()}, gram + 2 * all) +
-                              kernels.product({m.side(), m.side(), m.side()}, 3 * gram));
+      time += turns * steps *
+              (2 * kernels.product({m.side(), longer, m.side()}, gram + 2 * all) +
+               kernels.product({m.side(), m.side(), m.side()}, 3 * gram));
     }
     const MuonTraffic traffic = muon_traffic(rounds, 0, 0, p.divides_state());
-    const auto bytes = [&](const MessageSum& m) {
-      return static_cast<double>(m.elements) * element;
+    const auto among = [&](Collective kind, const MessageSum& m) {
+      const double bytes = static_cast<double>(m.elements) * element;
+      return rounds.replicas() < replicas ? network.among_expert_shards(kind, bytes)
+                                          : network.among_shards(kind, bytes);
     };
-    costs.updates[rank] +=
-        network.among_shards(Collective::reduce_scatter, bytes(traffic.collected)) +
-        network.among_shards(Collective::all_gather, bytes(traffic.returned)) +
-        network.collective(Collective::all_gather, bytes(traffic.gathered), Axis::tensor) +
-        network.collective(Collective::all_gather, bytes(traffic.broadcast), Axis::tensor);
+    const auto over_tensor = [&](const MessageSum& m) {
+      return network.collective(Collective::all_gather, static_cast<double>(m.elements) * element,
+                                Axis::tensor);
+    };
+    return time + among(Collective::reduce_scatter, traffic.collected) +
+           among(Collective::all_gather, traffic.returned) + over_tensor(traffic.gathered) +
+           over_tensor(traffic.broadcast);
+  };
+  for (std::size_t rank = 0; rank < costs.updates.size(); ++rank) {
+    const architecture::Shard shard = architecture::make_shard(a, p, static_cast<int>(rank), 0);
+    for (const architecture::MatrixRounds& rounds :
+         architecture::matrix_rounds(a, shard, architecture::rank_arrays(a, shard), replicas))
+      costs.updates[rank] += time_of(rounds);
   }
 }
 

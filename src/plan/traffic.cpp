@@ -205,13 +205,18 @@ class Counter {
       losses(data, replicas);
     noise(data, replicas);
     if (config_.optimizer.rule().has(rules::PassKind::whole_matrices, config_.optimizer))
-      muon(shards, static_cast<int>(group));
+      for (const architecture::MatrixRounds& rounds :
+           architecture::matrix_rounds(architecture_, shard_, arrays_, static_cast<int>(group)))
+        muon(rounds, rounds.replicas() < group ? experts_shards : shards);
     if (const Bytes of_factors =
             architecture::factors(architecture_, arrays_, config_.optimizer).sum_bytes();
         of_factors > 0) {
       constexpr auto what = "sums of rows and columns: all-reduce";
       tensor(what, 1, of_factors);
-      if (shared) add(shards, what, group, 1, of_factors);
+      if (shared)
+        add(shards, what, group, 1, of_factors);
+      else
+        add("experts", what, apart, 1, of_factors);
     }
     if (!shared) return;
     add(shards, "weights: all-gather", group, weights.number, weights.elements * sizes_.element);
@@ -228,10 +233,10 @@ class Counter {
   }
 
   /// Replica 0 represents all replicas.
-  void muon(const char* axis, int group) {
-    const architecture::MatrixRounds rounds(architecture_, shard_, arrays_, group);
+  void muon(const architecture::MatrixRounds& rounds, const std::string& axis) {
+    const int group = rounds.replicas();
     const auto messages = muon_traffic(rounds, shard_.tensor_rank, 0, parallel_.divides_state());
-    const auto send = [&](const char* on, const char* what, int ranks, const MessageSum& m) {
+    const auto send = [&](const std::string& on, const char* what, int ranks, const MessageSum& m) {
       add(on, what, ranks, m.number, m.elements * sizes_.accumulate);
     };
     send(axis, "parts of matrices: reduce-scatter", group, messages.collected);

@@ -192,7 +192,10 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
   const auto scratch =
       plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
   replicas.reserve_scratch(scratch.data);
-  if (experts != nullptr) replica_groups.experts.reserve_scratch(scratch.experts);
+  if (experts != nullptr) {
+    replica_groups.experts.reserve_scratch(scratch.experts);
+    experts->reserve_scratch(scratch.divided);
+  }
   tensor.reserve_scratch(scratch.tensor);
   if (parameters.shard().has_head()) context.reserve_scratch(scratch.context);
   embedding.reserve_scratch(scratch.embedding);

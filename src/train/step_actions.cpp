@@ -128,6 +128,10 @@ void StepActions<P>::begin_evaluation(const data::Windows& file, std::int64_t wi
   all_windows_ = windows;
   first_group_ = first_group;
   bytes_of_token_ = &bytes_of_token;
+  if (!parts_.model->objective().find("sample_tokens") || windows == 0 || first_group > 0) return;
+  std::int64_t tokens = 0;
+  for (std::int64_t i = 0; i < windows; ++i) tokens += file.tokens(i);
+  evaluated_tokens_ = static_cast<double>(tokens) / static_cast<double>(windows);
 }
 
 template <class P>
@@ -145,6 +149,7 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.token_weight = 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets));
   c.sample_weight =
       static_cast<double>(config_.parallel.workers) / static_cast<double>(batches_.global(number));
+  c.mean_tokens = mean_tokens(number);
   c.notes_maxima = true;
   c.loss_scale = parts_.other_version ? parts_.optimizer->delayed_loss_scale(number)
                                       : parts_.optimizer->loss_scale();
@@ -311,6 +316,7 @@ void StepActions<P>::evaluate(const PlacedInstr& placed) {
   plain.version = parts_.version_of(step_);  // the newest weights
   plain.sequence = config_.model.sequence;
   plain.scores = scores_;
+  plain.mean_tokens = evaluated_tokens_;
   output_slot_ = placed.slot;
   parts_.model->evaluate(handle_, stage, placed.slot, plain, n, between_);
   if (is_last(stage) && !vocabulary_) take_scores(group_of(placed.instr.micro));
@@ -543,6 +549,21 @@ const std::vector<std::int64_t>& StepActions<P>::targets_of_workers(std::int64_t
       found->second.push_back(samples_->counted(batches_.samples(step - 1) + w * samples, samples));
   }
   return found->second;
+}
+
+template <class P>
+double StepActions<P>::mean_tokens(std::int64_t step) const {
+  if (samples_ == nullptr || !parts_.model->objective().find("sample_tokens")) return 0;
+  if (mean_tokens_of_step_.size() > 4) mean_tokens_of_step_.erase(mean_tokens_of_step_.begin());
+  const auto [found, is_new] = mean_tokens_of_step_.try_emplace(step);
+  if (is_new) {
+    const std::int64_t samples = batches_.global(step) / config_.parallel.workers;
+    for (std::int64_t w = 0; w < config_.parallel.workers; ++w)
+      found->second.push_back(
+          static_cast<double>(samples_->tokens(batches_.samples(step - 1) + w * samples, samples)) /
+          static_cast<double>(samples));
+  }
+  return found->second[static_cast<std::size_t>(worker_)];
 }
 
 template <class P>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <sstream>
@@ -73,6 +74,46 @@ TEST_F(CheckMachine, ReportsAnExcessOfMemoryWithoutAnError) {
   expect_output(folder_, "\n  does not fit: 13");
   expect_output(folder_, " of 1.00 MiB, ");
   expect_output(folder_, "too much; use more tensor or pipeline ranks");
+}
+
+/// Qwen3-30B-A3B without dropped tokens on 16 devices of 80 GB, however uneven the choices are.
+TEST_F(CheckMachine, ALargeMixtureOfExpertsFitsIntoTwoNodes) {
+  folder_.write("a.toml",
+                "[model]\nfamily = \"qwen3_moe\"\nlayers = 48\nhidden = 2048\nheads = 32\n"
+                "key_value_heads = 4\nhead_size = 128\nsequence = 4096\nvocabulary = 151936\n"
+                "tied_embeddings = false\n"
+                "[experts]\nfeed_forward = 768\n[parallel]\nexpert = 8\nshard = \"weights\"\n"
+                "recompute = \"full\"\n[batch]\nglobal = 64\nmicro = 1\n"
+                "[precision]\ncompute = \"bf16\"\n[data]\ntrain = \"none.h5\"\n");
+  const std::string machine = machines + "h100.toml";
+  ASSERT_EQ(check(machine, "--ranks 16 --must-fit"), 0) << read_file(folder_.file("err"));
+  expect_output(folder_, "parameters    30,532,");
+  expect_output(folder_, "262,144 at most, 32,768 on average");
+  ASSERT_EQ(check(machine, "--ranks 16 --must-fit optimizer.kind=muon"), 0);
+  ASSERT_EQ(check(machine, "--ranks 16 --must-fit experts.rows=1 parallel.recompute=none"), 0);
+  ASSERT_EQ(check(machine, "--ranks 16 --must-fit parallel.recompute=none"), 3);
+  expect_error(folder_,
+               "reduce [batch] micro, or set [experts] rows = 1: a layer's experts have 262,144 "
+               "rows at most, 32,768 on average");
+}
+
+/// DeepSeek-V3 on 2,048 devices.
+TEST_F(CheckMachine, PlansTheLargestExpertsInSeconds) {
+  folder_.write(
+      "a.toml",
+      "[model]\nfamily = \"deepseek_v3\"\nlayers = 61\nhidden = 7168\nheads = 128\n"
+      "feed_forward = 18432\nkey_value_rank = 512\nquery_rank = 1536\n"
+      "rotary_size = 64\nhead_size = 192\nvalue_size = 128\nsequence = 4096\n"
+      "vocabulary = 129280\ntied_embeddings = false\n[experts]\nfeed_forward = 2048\n[parallel]\n"
+      "pipeline = 16\nexpert = 64\nshard = \"optimizer\"\nrecompute = \"full\"\n"
+      "[batch]\nglobal = 15360\nmicro = 1\n[precision]\ncompute = \"bf16\"\n"
+      "[data]\ntrain = \"none.h5\"\n");
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(check(machines + "h100.toml", "--ranks 2048"), 0) << read_file(folder_.file("err"));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(seconds.count(), 10.0);
+  expect_output(folder_, "parameters    671,026,419,200");
+  expect_output(folder_, "experts       4 of 256 on each rank: 64 replicas divide them");
 }
 
 /// 2 of 16 tokens are masked; 130 of 260 ids are on the first of two tensor ranks.

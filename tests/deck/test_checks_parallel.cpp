@@ -300,11 +300,6 @@ TEST(Checks, DividedExpertsExcludeComparisonsOfReplicas) {
                       "[run] gradient_noise_scale = true (command line), which needs whole "
                       "gradients of each replica; choose gradient_noise_scale = false, or "
                       "expert = 1");
-  expect_contains(mistakes("optimizer.kind=muon"),
-                  expert +
-                      "[optimizer] kind = \"muon\" (command line), which divides matrices among "
-                      "whole replicas; choose kind = \"adamw\", or expert = 1");
-  expect_contains(mistakes("optimizer.kind=adafactor"), "which sums rows and columns over whole");
 }
 
 TEST(Checks, GroupsOfExpertsMustBeEqual) {

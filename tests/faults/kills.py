@@ -52,6 +52,8 @@ TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (
          Row(1, 2, (1, 2), keys="batch.micro=2", shard="gradients"), Row(1, 2, (1, 2), keys="batch.micro=2", shard="weights"),
          Row(1, 4, (1,), shard="weights", group=2), Row(1, 2, (1, 2), keys="optimizer.kind=muon"),
          Row(1, 2, (1, 2), keys="optimizer.kind=muon", shard="weights"),
+         Row(1, 2, (1, 2), keys="experts.number=5 experts.feed_forward=16 parallel.expert=2"),
+         Row(1, 4, (1,), keys="parallel.expert=2 experts.number=5 optimizer.kind=muon", shard="weights", group=2),
          Row(1, 2, (1, 2), keys="local.workers=2 local.inner_steps=7 local.fragments=2 local.delay=2", cheap=True),
          Row(1, 2, (1, 2), keys="local.workers=4 local.inner_steps=5 local.differences=bf16"),
          Row(1, 4, (1,), keys="local.workers=2 local.inner_steps=5", shard="weights"),

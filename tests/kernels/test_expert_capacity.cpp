@@ -1,6 +1,7 @@
 #include <trireme/kernels/expert_capacity.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/experts.hpp>
 #include <trireme/layout/token_places.hpp>
 
 #include "support/device_array.hpp"
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -133,6 +135,65 @@ TYPED_TEST(ExpertCapacity, DoesNotDependOnTheDivisionOfSamples) {
     for (const std::int64_t sequence : {4, 7, 130})
       for (const std::int64_t limit : {1, 3, 30})
         expect_limited<TypeParam>({3, sequence, 8, 2}, ranks, limit);
+}
+
+/// Samples whose last rows are padding, which choose no expert, beside the same samples without
+/// them, each with the limit of its own tokens.
+TYPED_TEST(ExpertCapacity, LeavesOutPadding) {
+  using A = TypeParam;
+  const std::int64_t sequence = 40, experts = 8, active = 2;
+  const double capacity = 0.7;
+  const Choices all(3, sequence, experts, active);
+  std::vector<A> routes, scores(static_cast<std::size_t>(3 * sequence * experts), A(0.5));
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t b = 0; b < 3; ++b)
+    for (std::int64_t t = 0; t < sequence; ++t) {
+      const std::int64_t own = sequence - 13 * b;
+      tokens.push_back(static_cast<std::int32_t>(t < own ? own : 0));
+      routes.insert(routes.end(), 2, A(0.25));
+      for (std::int64_t j = 0; j < active; ++j)
+        routes.push_back(static_cast<A>(all.chosen[all.at(b, t, j)]));
+    }
+  const DeviceArray<A> of_routes(routes), of_scores(scores), counts(3 * experts, A(-3));
+  const DeviceArray<A> sums(3 * sequence, A(2));
+  const DeviceArray<std::int32_t> of_tokens(tokens);
+  const DeviceArray<double> dropped(1, 0.0);
+  const auto matrix = of_routes.matrix(3 * sequence, 2 * active);
+  const SampleChunks chunks{sequence, sequence};
+  leave_out_padding<A>(Exec{}, matrix, of_scores.matrix(3 * sequence, experts), sums.flat(),
+                       of_tokens.flat());
+  count_chunks<A>(Exec{}, counts.matrix(3, experts), matrix, chunks);
+  A counted = 0;
+  for (const A n : counts.values()) counted += n;
+  EXPECT_EQ(counted, static_cast<A>(active * (40 + 27 + 14)));
+  drop_routes<A>(Exec{}, matrix, counts.matrix(3, experts), chunks, {capacity, of_tokens.flat()});
+  count_dropped<A>(Exec{}, dropped.flat(), matrix);
+  const std::vector<A> found = of_routes.values(), found_scores = of_scores.values();
+  double count = 0;
+  for (std::int64_t b = 0; b < 3; ++b) {
+    const std::int64_t own = sequence - 13 * b;
+    const auto limit = static_cast<std::int64_t>(
+        std::ceil(capacity * static_cast<double>(own * active) / static_cast<double>(experts)));
+    Choices alone(1, own, experts, active);
+    std::copy_n(all.chosen.begin() + static_cast<std::ptrdiff_t>(all.at(b, 0, 0)), own * active,
+                alone.chosen.begin());
+    const std::vector<std::int64_t> expected = alone.limited(limit);
+    for (std::int64_t t = 0; t < sequence; ++t) {
+      const bool padding = t >= own;
+      const std::int64_t row = b * sequence + t;
+      EXPECT_EQ(found_scores[static_cast<std::size_t>(row * experts)], padding ? A(0) : A(0.5));
+      EXPECT_EQ(sums.values()[static_cast<std::size_t>(row)], padding ? A(0) : A(2));
+      for (std::int64_t j = 0; j < active; ++j) {
+        const auto at = static_cast<std::size_t>(row * 2 * active + j);
+        EXPECT_EQ(found[at], padding ? A(0) : A(0.25));
+        const std::int64_t number = padding ? no_expert : expected[alone.at(0, t, j)];
+        EXPECT_EQ(found[at + static_cast<std::size_t>(active)], static_cast<A>(number));
+        count += !padding && number < 0 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(count, 0);
+  EXPECT_EQ(dropped.values().front(), count);
 }
 
 TYPED_TEST(ExpertCapacity, RejectsWrongShapes) {

@@ -177,6 +177,8 @@ std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
            }},
           {"log_sums_of_exponentials",
            [=](const Handle& e) { log_sums_of_exponentials<A>(e, sums, scores); }},
+          {"leave_out_padding",
+           [=](const Handle& e) { leave_out_padding<A>(e, routes, scores, {}, x.tokens.flat()); }},
           {"count_chunks",
            [=](const Handle& e) {
              count_chunks<A>(e, gradient, routes, {1, 1});

@@ -15,10 +15,11 @@ inline std::string shared_folder(const testing::TemporaryFolder& folder) {
 }
 
 /// Saves a checkpoint; steps have 12 samples.
-inline void save(Engine& engine, const std::string& directory, std::int64_t step) {
+inline void save(Engine& engine, const std::string& directory, std::int64_t step,
+                 grid::Communicator& world = testing::runtime().world()) {
   deck::CheckpointConfig where;
   where.directory = directory;
-  Saver(where, testing::runtime().world(), engine, 0)
+  Saver(where, world, engine, 0)
       .save({step, 12 * step, "# deck", "", to_values(engine.result().skips, step)}, false);
 }
 

@@ -14,6 +14,10 @@ std::vector<std::string> adapters(const char* up, const char* kind = "lora") {
                ",feed_forward.down")};
 }
 
+constexpr const char* shared_experts_after_a_dense_layer =
+    "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17 "
+    "experts.first_layer=1";
+
 Layout with(Layout layout, std::vector<std::string> trained) {
   layout.trained = std::move(trained);
   return layout;
@@ -44,6 +48,24 @@ TEST_F(Layouts, MatchOneRankForAdapters) {
       with({2, 2, 1, "gpipe", 1, true, false, selective, Sharding::none, adamw}, plain),
       with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, Family::llama, 3},
            gated)};
+  // Dense layers and shared experts, with frozen experts beside them.
+  const std::vector<std::string> shared{
+      "adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2",
+      "adapter.targets=attention.query,feed_forward.gate_up,feed_forward.down,"
+      "experts.shared_gate_up,experts.shared_down"};
+  const auto with_experts = [&](int tensor, int pipeline, int data, int expert) {
+    Layout layout{tensor, pipeline, data, "1f1b", 1, tensor > 1};
+    layout.family = Family::qwen2_moe;
+    layout.key_value_heads = 2;
+    layout.property = shared_experts_after_a_dense_layer;
+    layout.trained = shared;
+    if (expert > 1) layout.more.push_back(text("parallel.expert=", expert));
+    return layout;
+  };
+  for (const Layout& layout :
+       {with_experts(2, 1, 1, 1), with_experts(1, 2, 1, 1), with_experts(1, 1, 2, 2),
+        with_experts(3, 1, 1, 1), with_experts(2, 1, 2, 2), with_experts(1, 2, 2, 2)})
+    layouts.push_back(layout);
   keep_those_of(layouts, runtime().ranks());
   for (const Layout& layout : layouts) expect_the_same_answer(layout);
 }

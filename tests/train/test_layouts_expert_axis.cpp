@@ -1,10 +1,16 @@
 // [parallel] expert: replicas that divide the experts and send tokens to one another.
+#include <trireme/kernels/experts.hpp>
 #include <trireme/tensor/arena.hpp>
 
 #include "train/checkpoints.hpp"
 #include "train/layouts.hpp"
 
 #include <Kokkos_Core.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
 
 namespace trireme::train {
 namespace {
@@ -64,6 +70,13 @@ class ExpertAxisLayouts : public Layouts {
                         {1, 1, 2, "1f1b", 1, false, true, none, S::optimizer, adamw, x})),
         divided(2, with(five_experts_in_rounds,
                         {1, 1, 2, "zb-h1", 1, false, true, none, S::weights, adamw, x})),
+        divided(2, with(five_experts, {1, 1, 2, "1f1b", 1, false, true, none, S::none, muon, x})),
+        divided(2,
+                with(five_experts, {1, 1, 2, "1f1b", 1, false, true, full, S::weights, muon, x})),
+        divided(2,
+                with(five_experts, {1, 1, 2, "1f1b", 1, false, true, none, S::none, adafactor, x})),
+        divided(2, with(five_experts_in_rounds,
+                        {1, 1, 2, "1f1b", 1, false, true, none, S::weights, adafactor, x})),
         // three
         divided(3, with(five_experts_in_rounds,
                         {1, 1, 3, "1f1b", 1, false, true, full, S::none, lamb, x})),
@@ -72,6 +85,10 @@ class ExpertAxisLayouts : public Layouts {
         divided(3, with(five_experts, {1, 1, 3, "1f1b", 1, false, true, none, S::none, lamb, x})),
         divided(3, with(experts_and_windows,
                         {1, 1, 3, "1f1b", 1, false, false, full, S::weights, adamw, o, 2})),
+        divided(3, with(five_and_a_shared_expert,
+                        {1, 1, 3, "1f1b", 1, false, false, none, S::optimizer, muon, q, 2})),
+        divided(3, with(experts_and_windows,
+                        {1, 1, 3, "1f1b", 1, false, false, none, S::none, adafactor, o, 2})),
         // four
         divided(2, with(five_experts, {2, 1, 2, "1f1b", 1, true, true, none, S::none, adamw, x})),
         divided(2,
@@ -102,6 +119,18 @@ class ExpertAxisLayouts : public Layouts {
                         also("experts.rows=0.4",
                              with(experts_and_windows,
                                   {2, 1, 2, "1f1b", 1, false, true, none, S::none, adamw, o, 2})))),
+        divided(2, with(latent_and_groups,
+                        {2, 1, 2, "1f1b", 1, true, true, none, S::none, muon, d, 6})),
+        divided(2,
+                also("parallel.shard_group=2", with(five_experts, {1, 1, 4, "1f1b", 1, false, true,
+                                                                   none, S::optimizer, muon, x}))),
+        divided(2, with(latent_and_groups,
+                        {1, 2, 2, "zb-h1", 1, false, true, none, S::optimizer, muon, d, 6})),
+        divided(2, with(five_split_experts,
+                        {2, 1, 2, "1f1b", 1, true, true, none, S::none, adafactor, x})),
+        divided(2, also("parallel.shard_group=2",
+                        with(five_experts,
+                             {1, 1, 4, "1f1b", 1, false, true, none, S::optimizer, adafactor, x}))),
         // six, eight and twelve
         divided(4,
                 also("experts.split=true",
@@ -118,6 +147,10 @@ class ExpertAxisLayouts : public Layouts {
                                                          S::optimizer, adamw, o, 2}))),
         divided(2, with(five_experts,
                         {2, 3, 2, "interleaved", 2, true, true, full, S::optimizer, adamw, x})),
+        divided(3, with(latent_and_groups,
+                        {2, 1, 3, "1f1b", 1, true, true, none, S::weights, muon, d, 6})),
+        divided(3, with(latent_and_groups,
+                        {2, 1, 3, "1f1b", 1, true, true, full, S::none, adafactor, d, 6})),
         divided(2, context(2, with(latent_and_groups, {1, 3, 2, "1f1b", 1, false, true, none,
                                                        S::gradients, adamw, d, 6}))),
     };
@@ -127,10 +160,75 @@ class ExpertAxisLayouts : public Layouts {
   data::TokenFile one_id_{write_one_id(one_id_folder_)};
 };
 
+/// The smallest difference between a kept and a rejected key of any choice while it exists: a tie
+/// may be decided otherwise on another layout, whose sums round differently.
+class SmallestMargin {
+ public:
+  SmallestMargin() {
+    if (!exec_on_host) return;  // choices are in a device's memory
+    kernels::choice_observer() = [this](View2<const double> routes, View2<const double> scores,
+                                        View1<const double> bias,
+                                        const kernels::ExpertChoice& choice) {
+      for (std::size_t row = 0; row < scores.extent(0); ++row)
+        add(routes, scores, bias, choice, row);
+    };
+  }
+  SmallestMargin(const SmallestMargin&) = delete;
+  SmallestMargin& operator=(const SmallestMargin&) = delete;
+  ~SmallestMargin() { kernels::choice_observer() = nullptr; }
+
+  double found() const { return smallest_; }
+  std::int64_t rows() const { return rows_; }
+
+ private:
+  void add(View2<const double> routes, View2<const double> scores, View1<const double> bias,
+           const kernels::ExpertChoice& choice, std::size_t row) {
+    const auto experts = static_cast<std::int64_t>(scores.extent(1));
+    std::vector<double> keys;
+    for (std::int64_t e = 0; e < experts; ++e)
+      keys.push_back(scores(row, static_cast<std::size_t>(e)) +
+                     (bias.extent(0) > 0 ? bias(static_cast<std::size_t>(e)) : 0));
+    std::vector<bool> open(keys.size(), true);
+    if (choice.groups > 1) {
+      const std::int64_t each = experts / choice.groups;
+      std::vector<std::pair<double, std::int64_t>> groups;
+      for (std::int64_t g = 0; g < choice.groups; ++g) {
+        std::vector<double> own(keys.begin() + g * each, keys.begin() + (g + 1) * each);
+        std::ranges::sort(own, std::greater<>());
+        groups.emplace_back(own[0] + own[1], g);
+      }
+      std::ranges::sort(groups, std::greater<>());
+      const auto kept = static_cast<std::size_t>(choice.active_groups);
+      for (std::size_t i = kept; i < groups.size(); ++i) {
+        smallest_ = std::min(smallest_, groups[kept - 1].first - groups[i].first);
+        for (std::int64_t e = 0; e < each; ++e)
+          open[static_cast<std::size_t>(groups[i].second * each + e)] = false;
+      }
+    }
+    double kept = std::numeric_limits<double>::infinity();
+    for (std::int64_t j = 0; j < choice.active; ++j) {
+      const auto e =
+          static_cast<std::size_t>(routes(row, static_cast<std::size_t>(choice.active + j)));
+      kept = std::min(kept, keys[e]);
+      open[e] = false;
+    }
+    for (std::size_t e = 0; e < keys.size(); ++e)
+      if (open[e]) smallest_ = std::min(smallest_, kept - keys[e]);
+    ++rows_;
+  }
+
+  double smallest_ = std::numeric_limits<double>::infinity();
+  std::int64_t rows_ = 0;
+};
+
 TEST_F(ExpertAxisLayouts, MatchOneRank) {
+  const SmallestMargin margin;
   expect_the_answer_of_one_rank(layouts(), [&](const Layout& layout, grid::Communicator& world) {
     return run(layout, world);
   });
+  if (!exec_on_host) return;
+  EXPECT_GT(margin.rows(), 100);
+  EXPECT_GT(margin.found(), 1e-9) << "of " << margin.rows() << " choices";
 }
 
 /// The ranks of two experts get every token, other ranks get none.
@@ -186,11 +284,16 @@ TEST_F(ExpertAxisLayouts, CheckpointsContinueOnOtherLayouts) {
   };
   TemporaryFolder folder;
   const std::string where = shared_folder(folder);
-  for (const Sharding shard : {Sharding::none, Sharding::weights}) {
+  for (const auto& [shard, kind] : {std::pair{Sharding::none, OptimizerKind::adamw},
+                                    {Sharding::weights, OptimizerKind::adamw},
+                                    {Sharding::optimizer, OptimizerKind::muon},
+                                    {Sharding::none, OptimizerKind::adafactor}}) {
+    SCOPED_TRACE(name_of(kind));
     layout.shard = shard;
+    layout.optimizer = kind;
     Rig first(config(layout, ranks), tokens_);
     first.run(1, 2);
-    const std::string directory = text(where, name_of(shard));
+    const std::string directory = text(where, name_of(kind), name_of(shard));
     save(*first.engine, directory, 2);
     const auto arrays = whole_arrays(*first.engine, runtime().world());
     const Trace expected = first.run(3, 4);
@@ -216,6 +319,76 @@ TEST_F(ExpertAxisLayouts, CheckpointsContinueOnOtherLayouts) {
       }
     }
   }
+}
+
+/// Expert 3, then tensor 2, expert 2 · pipeline 2 and one rank: each continues the checkpoint of
+/// the former as if one rank had made all steps. Damage of any shard is found before use.
+TEST_F(ExpertAxisLayouts, RestartsThroughAChainOfLayouts) {
+  if (runtime().ranks() != 4) GTEST_SKIP() << "needs 4 ranks";
+  std::vector<Layout> chain{divided(3, {1, 1, 3}), {2, 1, 1}, divided(2, {1, 2, 2}), {}};
+  for (Layout& layout : chain) {
+    layout.family = Family::deepseek_v3;
+    layout.key_value_heads = 6;
+    layout.property = latent_and_groups;
+  }
+  const auto config = [](const Layout& layout) {
+    return small_config(12, layout.data == 3 ? 2 : 1, layout.ranks(), layout.overrides());
+  };
+  TemporaryFolder folder;
+  const std::string where = shared_folder(folder);
+  const auto step_folder = [&](std::int64_t step) { return text(where, "/step_0000000", step); };
+  Trace found;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const Layout& layout = chain[static_cast<std::size_t>(step - 1)];
+    SCOPED_TRACE(layout.name());
+    const int used = layout.ranks();
+    const auto part =
+        runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
+    if (runtime().rank() < used) {
+      Rig rig(config(layout), tokens_, *part);
+      if (step > 1) rig.engine->load(checkpoint::Reader(step_folder(step - 1)));
+      const Trace one = rig.run(step, step);
+      save(*rig.engine, where, step, *part);
+      found.losses.push_back(one.losses.front());
+      found.norms.push_back(one.norms.front());
+    }
+    runtime().world().barrier("the next layout");
+  }
+  if (runtime().rank() > 0) return;
+  const auto self = grid::Communicator::self();
+  Rig alone(config(chain.back()), tokens_, *self);
+  const Trace expected = alone.run(1, 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-10 * expected.losses[i]) << i;
+    EXPECT_NEAR(found.norms[i], expected.norms[i], 1e-10 * expected.norms[i]) << i;
+  }
+  int shards = 0;
+  for (const auto& file : std::filesystem::directory_iterator(step_folder(1))) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with("shard_")) continue;
+    SCOPED_TRACE(name);
+    ++shards;
+    const auto flip = [&] {  // a byte in the middle, which belongs to an array
+      std::fstream bytes(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const auto at = static_cast<std::streamoff>(file.file_size() / 2);
+      char byte = 0;
+      bytes.seekg(at).read(&byte, 1);
+      byte = static_cast<char>(byte ^ 1);
+      bytes.seekp(at).write(&byte, 1);
+    };
+    flip();
+    std::string message;
+    try {
+      alone.engine->load(checkpoint::Reader(step_folder(1)));
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+    EXPECT_NE(message.find("damaged"), std::string::npos) << message;
+    flip();
+  }
+  EXPECT_EQ(shards, 3);
+  EXPECT_NO_THROW(alone.engine->load(checkpoint::Reader(step_folder(1))));
 }
 
 Layout mixtral_on_replicas(int ranks) {

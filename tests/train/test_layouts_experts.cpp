@@ -8,16 +8,17 @@ using namespace trireme::testing;
 /// The terms of the loss in the steps of a run.
 using Terms = std::vector<std::vector<double>>;
 
-Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
-               const std::vector<std::string>& keys) {
+deck::Config config_of(grid::Communicator& world, const std::vector<std::string>& keys) {
   std::vector<std::string> all{"model.family=mixtral",    "model.layers=3",
                                "model.heads=4",           "model.hidden=32",
                                "model.key_value_heads=2", "experts.number=5",
                                "experts.feed_forward=20", "experts.balance_weight=0.1",
                                "experts.z_weight=0.01",   "model.sequence=7"};
   all.insert(all.end(), keys.begin(), keys.end());
-  const deck::Config config = small_config(12, 1, world.size(), all);
-  Rig rig(config, file, world);
+  return small_config(12, 1, world.size(), all);
+}
+
+Terms terms_of(Rig& rig) {
   Terms terms;
   for (std::int64_t step = 1; step <= 3; ++step) {
     rig.engine->train_step(step, rig.samples);
@@ -28,6 +29,12 @@ Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
       terms.back().insert(terms.back().end(), more->begin(), more->end());
   }
   return terms;
+}
+
+Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
+               const std::vector<std::string>& keys) {
+  Rig rig(config_of(world, keys), file, world);
+  return terms_of(rig);
 }
 
 /// Micro-batches of 7 tokens and 5 experts: in some of them, ranks have experts without tokens.
@@ -144,6 +151,93 @@ TEST_F(ExpertLosses, DropTheSameChoicesOnEveryLayout) {
       EXPECT_GT(step[layer], 0.1);
       EXPECT_LT(step[layer], 0.7);
     }
+}
+
+/// Equal numbers of tokens per document: with documents packed, each sample of 11 tokens has 4 rows
+/// of padding, and each sample of 7 tokens has none.
+std::string write_equal_documents(const TemporaryFolder& folder) {
+  return write_random_tokens(
+      folder.file("documents.h5"), [](data::TokenFileWriter& writer, const auto& random) {
+        for (int i = 0; i < 40; ++i) {
+          std::vector<std::int32_t> document(8);
+          for (std::int32_t& id : document)
+            id = static_cast<std::int32_t>('a' + random() % 5 * (random() % 5));
+          writer.append(document);
+          writer.end_document(std::ssize(document));
+        }
+      });
+}
+
+/// Rows of padding choose no expert: neither losses, counts, limits nor gradients know them.
+class PaddedExperts : public ::testing::Test {
+ protected:
+  struct Found {
+    Terms terms;
+    std::vector<double> weights, evaluated;
+  };
+  Found run(grid::Communicator& world, std::int64_t sequence, Keys keys) const {
+    keys.insert(keys.end(),
+                {text("model.sequence=", sequence), "data.packing=documents", "model.dropout=0"});
+    Found found;
+    const deck::Config config = config_of(world, keys);
+    Rig rig(config, documents_, world);
+    found.terms = terms_of(rig);
+    const Evaluation evaluation = rig.engine->evaluate(
+        data::Windows(documents_, data::SampleForm(config.model)), 5, std::vector(257, 1));
+    for (const LossSum& loss : evaluation.losses) found.evaluated.push_back(loss.mean());
+    for (const auto* more : {&evaluation.expert_loads, &evaluation.dropped_choices})
+      found.evaluated.insert(found.evaluated.end(), more->begin(), more->end());
+    found.weights = weights_of(whole_arrays(*rig.engine, world));
+    return found;
+  }
+  /// Compares values to 1e-10, relative to each or to `largest`.
+  static void expect_equal(const std::vector<double>& found, const std::vector<double>& expected,
+                           const char* what, double largest = 0) {
+    ASSERT_EQ(found.size(), expected.size()) << what;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 1e-10 * std::max(largest, std::abs(expected[i])))
+          << what << ' ' << i;
+  }
+
+  TemporaryFolder folder_;
+  data::TokenFile documents_{write_equal_documents(folder_)};
+};
+
+TEST_F(PaddedExperts, HaveTheResultsOfSamplesWithoutPadding) {
+  const std::vector<Keys> models{{},
+                                 {"experts.capacity=0.9"},
+                                 {"experts.balance=batch", "experts.normalised=false"},
+                                 {"experts.score=sigmoid", "experts.z_weight=0",
+                                  "experts.choice_bias=true", "experts.bias_rate=0.01"},
+                                 {"experts.score=sigmoid", "experts.z_weight=0",
+                                  "experts.balance=batch", "experts.shared_feed_forward=12"},
+                                 {"experts.rows=0.6", "experts.capacity=0.7"}};
+  std::vector<std::pair<int, Keys>> layouts{
+      {2, {"parallel.expert=2", "parallel.data=2"}},
+      {3, {"parallel.expert=3", "parallel.data=3", "parallel.shard=weights"}},
+      {4, {"parallel.expert=4", "parallel.context=2", "parallel.data=2"}},
+      {4,
+       {"parallel.expert=2", "parallel.tensor=2", "parallel.data=2",
+        "parallel.sequence_parallel=true", "parallel.recompute=full"}}};
+  for (const auto& layout : layouts_of_ranks()) layouts.push_back(layout);
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    Found expected;
+    if (runtime().rank() == 0) expected = run(*grid::Communicator::self(), 7, models[m]);
+    std::size_t turn = 0;
+    for (const auto& [ranks, layout] : layouts) {
+      if (ranks != runtime().ranks()) continue;
+      if (++turn % 3 != m % 3 && ranks > 1) continue;  // each layout has two of the models
+      Keys keys = models[m];
+      keys.insert(keys.end(), layout.begin(), layout.end());
+      SCOPED_TRACE(join(keys, " "));
+      const Found found = run(runtime().world(), 11, keys);
+      if (runtime().rank() > 0) continue;
+      for (std::size_t step = 0; step < expected.terms.size(); ++step)
+        expect_equal(found.terms[step], expected.terms[step], "term");
+      expect_equal(found.weights, expected.weights, "weight", 1);
+      expect_equal(found.evaluated, expected.evaluated, "evaluated term");
+    }
+  }
 }
 
 constexpr const char* changing_bias =

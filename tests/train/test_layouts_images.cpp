@@ -64,6 +64,10 @@ TEST_F(ImageLayouts, MatchOneRank) {
     layout.property = property;
     return layout;
   };
+  const auto with_experts = [](Layout layout) {  // which padding does not choose
+    layout.trained = {"experts.number=5", "experts.feed_forward=24"};
+    return layout;
+  };
   const auto with_frozen = [](const char* arrays, Layout layout) {
     layout.trained = {text("optimizer.frozen=", arrays)};
     return layout;
@@ -82,6 +86,8 @@ TEST_F(ImageLayouts, MatchOneRank) {
        of(siglip_of_one, {1, 4, 1, "zb-v", 2, false, true, full}),
        of(siglip_of_one, {4, 1, 1, "1f1b", 1, true, true, none, Sharding::none, muon}),
        of(siglip_of_one, {1, 2, 2, "1f1b", 1, false, false, none, Sharding::gradients}),
+       with_experts({2, 1, 1, "1f1b", 1, true, false}),
+       with_experts({1, 3, 1, "zb-h1", 1, false, true}),
        with_frozen("vision", {1, 2, 1, "1f1b", 1, false, true}),
        with_frozen("vision", {2, 1, 1, "1f1b", 1, true, false, full}),
        with_frozen("vision,embedding,layers,final_norm,output",

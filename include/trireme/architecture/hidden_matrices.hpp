@@ -28,13 +28,14 @@ struct HiddenMatrix {
   std::int64_t side() const { return rows < columns ? rows : columns; }
 };
 
-/// All hidden matrices of a rank, largest first, and their assignment: in each round, each of
-/// tensor · replicas ranks has at most one matrix.
+/// Hidden matrices of a rank, largest first, and their assignment: in each round, each of tensor ·
+/// replicas ranks has at most one matrix.
 class MatrixRounds {
  public:
-  /// `replicas`: number of replicas that share the work.
+  /// `replicas`: number of replicas that share the work. `of_experts`: the matrices of experts that
+  /// replicas divide (RankArray::of_experts); otherwise all others.
   MatrixRounds(const Architecture& architecture, const Shard& shard,
-               const std::vector<RankArray>& arrays, int replicas);
+               const std::vector<RankArray>& arrays, int replicas, bool of_experts = false);
 
   const std::vector<HiddenMatrix>& matrices() const { return matrices_; }
   int tensor() const { return tensor_; }
@@ -67,5 +68,10 @@ class MatrixRounds {
   std::int64_t joined_elements_ = 0;
   std::int64_t gram_elements_ = 0;
 };
+
+/// The rounds of all hidden matrices of a rank, whose state `replicas` replicas divide: first of
+/// those that all replicas have, then of experts that replicas divide, if they do.
+std::vector<MatrixRounds> matrix_rounds(const Architecture& architecture, const Shard& shard,
+                                        const std::vector<RankArray>& arrays, int replicas);
 
 }  // namespace trireme::architecture

@@ -62,7 +62,8 @@ struct LossTerm {
 ///
 ///   objective     fields                                  losses
 ///   next_token    tokens [S]; targets [S]                 loss: tokens
-///                 with packed documents also positions [S] of tokens in their documents
+///                 with packed documents also positions [S] of tokens in their documents,
+///                 and with experts sample_tokens [S]: tokens of the sample, 0 if padding
 ///                 with further tokens, for each also      predict_loss_n: tokens
 ///                 tokens_n [S] and targets_n [S]
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
@@ -78,7 +79,8 @@ struct LossTerm {
 /// Shapes are per sample of S tokens, of which M are predicted. Without a loss of pairs, rows has
 /// the shape [M], and there is no field pairs.
 struct TrainingObjective {
-  /// The embedding's fields, then the head's, then positions, then ranges of keys.
+  /// The embedding's fields, then the head's, then positions, then tokens of samples, then ranges
+  /// of keys.
   std::vector<BatchField> fields;
   /// Loss of tokens first. Terms with one sum per layer are last.
   std::vector<LossTerm> losses;

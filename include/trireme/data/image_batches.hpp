@@ -3,6 +3,8 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/data/batch_reader.hpp>
 
+#include <optional>
+
 namespace trireme::data {
 
 /// Makes batches of documents with images (image_documents.hpp).
@@ -11,6 +13,7 @@ namespace trireme::data {
 ///   tokens [B, S], targets [B, S]   the document, and the next tokens or `uncounted`
 ///   image_rows [B, S]               the row of each token's image in the encoder, or −1
 ///   pixels [B, words]               the images' bytes
+///   sample_tokens [B, S]            with experts: the number of the sample's tokens, 0 for padding
 class ImageBatches final : public BatchReader {
  public:
   explicit ImageBatches(const deck::Config& config);
@@ -27,11 +30,12 @@ class ImageBatches final : public BatchReader {
  private:
   void read_sample(const Windows& windows, std::int64_t window, std::int64_t place,
                    BatchFields fields) const;
-  void clear_rows(std::int64_t count, BatchFields fields) const;
+  void clear(std::int64_t count, BatchFields fields) const;
   std::span<std::int32_t> targets(BatchFields fields, std::int64_t count) const;
 
   std::int64_t sequence_, words_;
   std::size_t tokens_, targets_, rows_, pixels_;  ///< indices of the fields
+  std::optional<std::size_t> sample_tokens_;
 };
 
 }  // namespace trireme::data

@@ -38,6 +38,8 @@ class ImageDocuments {
   double padding() const;
   /// "1,200 documents with 1,300 images, 12.5 % padding".
   std::string description() const;
+  /// Number of a sample's inputs that are not padding.
+  std::int64_t tokens(std::int64_t sample) const;
   /// Number of a sample's targets that count in the loss.
   std::int64_t counted(std::int64_t sample) const;
 

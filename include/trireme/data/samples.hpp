@@ -51,6 +51,8 @@ class Windows {
   const ImageDocuments* documents() const { return documents_.get(); }
   /// Whether all targets count in the loss: without a mask and without packing.
   bool all_count() const { return !has_mask() && !packed_ && !documents_; }
+  /// Number of the window's tokens that are not padding.
+  std::int64_t tokens(std::int64_t window) const;
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
   /// Reads a window. `inputs`: the tokens; `targets`: the next tokens, or `uncounted`; `positions`,
@@ -100,6 +102,8 @@ class Samples {
   bool all_count() const;
   /// Number of targets that count in the loss in samples [first_sample, first_sample + count).
   std::int64_t counted(std::int64_t first_sample, std::int64_t count) const;
+  /// Number of tokens in samples [first_sample, first_sample + count) that are not padding.
+  std::int64_t tokens(std::int64_t first_sample, std::int64_t count) const;
   struct Place {
     std::size_t file = 0;
     std::int64_t window = 0;

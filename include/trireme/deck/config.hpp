@@ -307,6 +307,8 @@ struct ModelConfig {
     return full_attention_every > 0 && number % full_attention_every == 0 ? 0 : window;
   }
   bool packs_documents() const { return packing == Packing::documents; }
+  /// Whether samples may end with padding.
+  bool pads_samples() const { return packs_documents() || vision.present(); }
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
   bool predicts_next_token() const { return objective == Objective::next_token; }
   bool predicts_spans() const { return objective == Objective::corrupted_spans; }

@@ -20,6 +20,25 @@ struct SampleChunks {
   std::int64_t count = 1;   ///< chunks of a sample
 };
 
+/// Leaves rows of padding out of a mixture of experts: their weights and scores become 0, as do
+/// their sums (of log_sums_of_exponentials; may be empty), and their experts no_expert. tokens [T]:
+/// 0 in rows of padding. routes [T, 2k], scores [T, E].
+template <class A>
+void leave_out_padding(const Exec& exec, View2<A> routes, View2<A> scores, View1<A> sums,
+                       View1<const std::int32_t> tokens);
+
+/// Most routes of a sample to an expert.
+struct TokenLimit {
+  std::int64_t most = 0;  ///< of samples without padding
+  /// With padding, the limit is ⌈capacity · k / E · tokens⌉, at most `tokens`.
+  double capacity = 0;
+  View1<const std::int32_t> tokens = {};  ///< [T] as in SampleRows; empty: no padding
+
+  TokenLimit(std::int64_t limit) : most(limit) {}
+  TokenLimit(double relative, View1<const std::int32_t> of_rows)
+      : capacity(relative), tokens(of_rows) {}
+};
+
 /// counts[b · count + i, e] = number of tokens in chunk i of sample b that chose expert e, if this
 /// rank has the chunk, otherwise 0. counts [B · count, E].
 template <class A>
@@ -31,9 +50,9 @@ void count_chunks(const Exec& exec, View2<A> counts, View2<const A> routes,
 /// results of count_chunks, summed over the ranks; overwritten.
 template <class A>
 void drop_routes(const Exec& exec, View2<A> routes, View2<A> counts, const SampleChunks& chunks,
-                 std::int64_t limit);
+                 const TokenLimit& limit);
 
-/// sum [1] += number of dropped routes.
+/// sum [1] += number of dropped routes, which rows of padding do not have.
 template <class A>
 void count_dropped(const Exec& exec, View1<double> sum, View2<const A> routes);
 

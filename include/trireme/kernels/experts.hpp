@@ -4,6 +4,7 @@
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
+#include <functional>
 
 /// Mixture of experts (Shazeer et al. 2017, arXiv 1701.06538): each of T tokens chooses k of E
 /// experts. A rank holds the contiguous experts `held` and computes their results for all T tokens.
@@ -53,6 +54,12 @@ template <class A, class B = A>
 void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, View1<const B> bias,
                     const ExpertChoice& choice);
 
+/// Function that tests set in order to see the fp64 choices of a run: called after each
+/// choose_experts<double> with its results and arguments, after a wait.
+using ChoiceObserver = std::function<void(View2<const double> routes, View2<const double> scores,
+                                          View1<const double> bias, const ExpertChoice& choice)>;
+ChoiceObserver& choice_observer();
+
 /// Gradient of choose_experts with respect to the logits l, with the choice held fixed. With
 /// weights w_j, their gradients dw_j and s = Σ_j w_j dw_j / scale in ascending order of j, dl = w_j
 /// (dw_j − s) for chosen experts. For the others, dl = 0 if normalised, otherwise dl_i = −s scale
@@ -68,10 +75,14 @@ void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> 
 template <class A>
 void log_sums_of_exponentials(const Exec& exec, View1<A> sums, View2<const A> logits);
 
-/// Number of an expert in `routes`: a dropped route to expert e has the number −1 − e.
+/// Number in `routes` of a token that chooses no expert: a row of padding.
+inline constexpr std::int64_t no_expert = -(std::int64_t{1} << 24);
+
+/// Number of an expert in `routes`: a dropped route to expert e has the number −1 − e. −1 for
+/// no_expert.
 KOKKOS_FORCEINLINE_FUNCTION std::int64_t chosen_expert(double number) {
   const auto n = static_cast<std::int64_t>(number);
-  return n < 0 ? -1 - n : n;
+  return n == no_expert ? -1 : n < 0 ? -1 - n : n;
 }
 
 /// counts[b, e] += number of tokens of sample b that chose expert e, also with dropped routes.
@@ -83,12 +94,15 @@ void count_experts(const Exec& exec, View2<C> counts, View2<const A> routes);
 struct SampleRows {
   std::int64_t first = 0;       ///< first row of the part
   std::int64_t per_sample = 1;  ///< rows of a sample
+  /// [R] for each row the tokens of its sample, or 0 in rows of padding; empty: no padding.
+  View1<const std::int32_t> tokens = {};
 };
 
 /// losses[r] = weight Σ_e counts[b, e] scores[r, e] for the sample b of row r, and, if dlogits is
 /// not empty, dlogits += scale ∂losses/∂logits, where scores is the softmax of the logits and
 /// counts is constant. `sigmoid`: scores are sigmoids, and are divided by their sum over a row.
-/// losses [R], dlogits [R, E] or empty, scores [R, E], counts [B, E].
+/// With rows.tokens, the weight is divided by the square of a sample's tokens, and rows of padding
+/// have no loss. losses [R], dlogits [R, E] or empty, scores [R, E], counts [B, E].
 template <class A, class B = A>
 void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
                      View2<const A> scores, View2<const B> counts, const SampleRows& rows,

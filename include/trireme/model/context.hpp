@@ -31,7 +31,11 @@ struct MicroContext {
   View2<double> scores = {};   ///< [T, 2] receives row_scores(); empty: no scores
   /// [T] positions in packed documents or, in generation, in texts; otherwise empty.
   View1<const std::int32_t> positions = {};
-  BatchFields fields = {};    ///< fields of the micro-batch
+  /// [T] tokens of each row's sample, 0 in rows of padding; empty if samples have no padding.
+  View1<const std::int32_t> sample_tokens = {};
+  /// Mean number of tokens of the global batch's samples that are not padding; 0: all tokens.
+  double mean_tokens = 0;
+  BatchFields fields = {};  ///< fields of the micro-batch
   /// Sums of the objective's losses. Of a stage: empty means those of its scratch. In passes of
   /// blocks: empty means that losses are not added.
   View1<double> losses = {};

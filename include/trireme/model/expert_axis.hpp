@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/grid/communicator.hpp>
+#include <trireme/layout/split.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -18,16 +19,28 @@ class ExpertAxis {
   ExpertAxis() = default;
   /// `communicator` must outlive this object.
   explicit ExpertAxis(grid::Communicator& communicator)
-      : communicator_(&communicator), size_(communicator.size()) {}
+      : communicator_(&communicator), size_(communicator.size()), rank_(communicator.rank()) {}
+  /// Rank `rank` of `size` replicas that sends no messages: it receives the copies that it has for
+  /// itself in place of those of each replica, as many as if all experts were used equally. For
+  /// measurements of the kernels of one rank.
+  static ExpertAxis without_messages(int rank, int size) {
+    ExpertAxis axis;
+    axis.rank_ = rank;
+    axis.size_ = size;
+    return axis;
+  }
 
   int size() const { return size_; }
+  int rank() const { return rank_; }
   bool divides() const { return size_ > 1; }
-  /// The axis's communicator. Do not call this function on a default-constructed axis.
+  bool sends() const { return communicator_ != nullptr; }
+  /// The axis's communicator. Call this function only if sends().
   grid::Communicator& communicator() const { return *communicator_; }
 
  private:
   grid::Communicator* communicator_ = nullptr;
   int size_ = 1;
+  int rank_ = 0;
 };
 
 /// The copies of one layer's rows in a micro-batch. The n copies that this rank sends, and the m
@@ -59,6 +72,10 @@ class ExpertCopies {
  private:
   std::vector<std::int64_t> counts(const std::vector<std::int32_t>& bounds,
                                    std::int64_t columns) const;
+  /// The copies that this rank has for replica `replica`.
+  layout::Slice copies_for(std::size_t replica) const {
+    return {sent_[replica], sent_[replica + 1] - sent_[replica]};
+  }
 
   const ExpertAxis& axis_;
   std::vector<std::int32_t> sent_, received_;  ///< bounds of the copies by replica

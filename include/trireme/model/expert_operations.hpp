@@ -59,6 +59,8 @@ class ChoiceOperation final : public BlockOperation<P> {
                                 ? this->op_.saved[architecture::choice::token_routes]
                                 : this->op_.output);
   }
+  /// MicroContext::sample_tokens of this rank's rows.
+  View1<const std::int32_t> own_sample_tokens(const PassArguments<P>& call) const;
   /// With [experts] capacity: drops choices of this replica's samples. Collective among the context
   /// ranks.
   void drop(const PassArguments<P>& call, View2<Accumulate<T>> routes) const;

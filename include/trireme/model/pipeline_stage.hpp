@@ -178,7 +178,8 @@ class PipelineStage {
   ArrayAccess* access_;
   std::int64_t head_block_;  ///< number of the head's block
   architecture::TrainingObjective objective_;
-  std::optional<std::size_t> positions_;  ///< index of the field "positions", if there is one
+  std::optional<std::size_t> positions_;      ///< index of the field "positions", if there is one
+  std::optional<std::size_t> sample_tokens_;  ///< likewise
   bool reads_fields_;  ///< whether embedding and head read fields; false with a shared vocabulary
   std::int64_t first_trained_;           ///< Architecture::first_trained
   std::int64_t first_backward_;          ///< Architecture::first_backward

@@ -52,7 +52,8 @@ class TensorAxis {
   /// Rank `rank` of an axis of `size` ranks that sends no messages: gathered rows and sums are not
   /// complete. For measurements of the kernels of one rank.
   static TensorAxis without_messages(int rank, int size, std::int64_t tokens,
-                                     bool sequence_parallel, std::int64_t source_tokens = 0);
+                                     bool sequence_parallel, std::int64_t source_tokens = 0,
+                                     const ExpertAxis& experts = {});
 
   /// The axis for the rows of a residual stream.
   const TensorAxis& of(architecture::Stream stream) const {

@@ -4,12 +4,14 @@
 #include <trireme/base/types.hpp>
 
 #include <cstdint>
+#include <vector>
 
 /// Memory and messages of a rank for the updates of Muon (optim/muon.hpp).
 namespace trireme::plan {
 
-/// Bytes of the buffers for orthogonalising matrices. `element`: bytes of an element of the update.
-Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element);
+/// Bytes of the buffers for orthogonalising matrices, which all lists of rounds use in turn.
+/// `element`: bytes of an element of the update.
+Bytes muon_bytes(const std::vector<architecture::MatrixRounds>& rounds, Bytes element);
 
 struct MessageSum {
   std::int64_t number = 0;

@@ -20,6 +20,7 @@ Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
 struct ReductionScratch {
   Bytes data = 0;
   Bytes experts = 0;  ///< ranks with the same experts
+  Bytes divided = 0;  ///< replicas that divide the experts
   Bytes tensor = 0;
   Bytes shared = 0;  ///< the part of `tensor` that shared layers need
   Bytes embedding = 0;

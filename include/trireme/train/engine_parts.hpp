@@ -121,7 +121,8 @@ struct EngineParts {
   Bytes reduction_bytes() const {
     const Bytes shared =
         vocabulary ? vocabulary->inputs->scratch_bytes() + vocabulary->logits->scratch_bytes() : 0;
-    const Bytes of_experts = experts != nullptr ? replica_groups.experts.scratch_bytes() : 0;
+    const Bytes of_experts =
+        experts != nullptr ? replica_groups.experts.scratch_bytes() + experts->scratch_bytes() : 0;
     return shared + replicas.scratch_bytes() + of_experts + context.scratch_bytes() +
            tensor.scratch_bytes() + embedding.scratch_bytes() + pipeline.scratch_bytes();
   }

@@ -169,6 +169,9 @@ class StepActions final : public Actions {
   const std::vector<std::int64_t>& targets_of_workers(std::int64_t step) const;
   /// Number of counted targets in the current worker's part of a step's batch.
   std::int64_t worker_targets(std::int64_t step) const;
+  /// Mean number of tokens that are not padding of the samples in the current worker's part of a
+  /// step's batch; 0 if samples have no padding.
+  double mean_tokens(std::int64_t step) const;
   /// Number of samples before the current worker's samples in a step's batch.
   std::int64_t first_of_worker() const { return worker_ * batch_.global; }
   HostSlot host_slot() const;
@@ -217,6 +220,8 @@ class StepActions final : public Actions {
   std::vector<double> host_scores_;
   /// Number of counted targets by worker, for the latest steps, if not all targets count.
   mutable std::map<std::int64_t, std::vector<std::int64_t>> targets_of_step_;
+  mutable std::map<std::int64_t, std::vector<double>> mean_tokens_of_step_;  ///< by worker
+  double evaluated_tokens_ = 0;  ///< mean_tokens() of the evaluation
   const std::vector<std::int32_t>* bytes_of_token_ = nullptr;
   std::int64_t all_windows_ = 0;
   std::int64_t first_group_ = 0;

@@ -93,9 +93,6 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   runtime.together([&] {
     check_usage(session.config().parallel.context == 1, session.deck.cite("parallel", "context"),
                 ": bench measures attention of whole samples; set parallel.context=1");
-    check_usage(session.config().parallel.expert == 1, session.deck.cite("parallel", "expert"),
-                ": bench measures experts without the messages of other replicas; set "
-                "parallel.expert=1");
   });
   session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
   // The output files are opened now, because an error after the measurements would waste them.

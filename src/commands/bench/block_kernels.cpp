@@ -60,7 +60,9 @@ class MeasuredBlock {
         plan_(plan_of<P>(b, kind)),
         axis_(model::TensorAxis::without_messages(
             b.shard().shard.tensor_rank, b.shard().shard.tensor_size, b.sizes().tokens,
-            b.config().parallel.sequence_parallel, b.sizes().source.tokens)),
+            b.config().parallel.sequence_parallel, b.sizes().source.tokens,
+            model::ExpertAxis::without_messages(b.shard().shard.expert_rank,
+                                                b.shard().shard.expert_size))),
         parameters_(architecture_,
                     shard_of_block(b.shard().shard, number_, architecture_.model.all_layers()),
                     true),

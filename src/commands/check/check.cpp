@@ -374,6 +374,21 @@ Bytes needed_bytes(const plan::Plan& plan, const plan::MemoryLimit& limit) {
   return most_bytes(ranks, limit.arrays_only);
 }
 
+/// ", or …" that names [experts] rows if many more rows than on average are planned.
+std::string remedy_of_experts(const deck::Config& c, const plan::Plan& plan,
+                              const plan::Machine& machine) {
+  const deck::ExpertsConfig& e = c.model.experts;
+  if (!e.present() || e.has_rounds()) return "";
+  const architecture::RankSizes sizes =
+      plan::typed_sizes(c, architecture::make_shard(plan.architecture, c.parallel, 0, 0), machine);
+  const architecture::Rows routed =
+      architecture::rows_of_experts(architecture::Rows::routed, c.model);
+  const std::int64_t most = rows_of(routed, sizes), mean = mean_rows_of(routed, sizes);
+  if (most < 2 * mean) return "";
+  return text(", or set [experts] rows = 1: a layer's experts have ", with_commas(most),
+              " rows at most, ", with_commas(mean), " on average");
+}
+
 /// Throws an Error with exit_code_of_no_fit unless every rank fits into [parallel] memory_limit or
 /// the machine's memory; UsageError if neither is known.
 void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {
@@ -385,7 +400,8 @@ void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machi
   if (needed <= limit.bytes) return;
   throw Error(text("the plan does not fit: a rank needs ", human_bytes(needed), " of ",
                    human_bytes(limit.bytes), "; use more tensor or pipeline ranks, set recompute, ",
-                   "shard or offload in [parallel], or reduce [batch] micro"),
+                   "shard or offload in [parallel], or reduce [batch] micro",
+                   remedy_of_experts(c, plan, machine)),
               exit_code_of_no_fit);
 }
 
