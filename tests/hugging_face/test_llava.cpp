@@ -299,7 +299,7 @@ TEST(ConfigLlava, WrongValuesAreRejected) {
             (std::vector<std::string>{"odd", "text_config.odd", "vision_config.odd"}));
 }
 
-TEST(ConfigLlava, EmbeddingsAreTiedIfEitherObjectSaysSo) {
+TEST(ConfigLlava, EmbeddingsAreTiedIfTheFileOrItsTextConfigIsTied) {
   EXPECT_TRUE(llava_model(R"({"tie_word_embeddings": true})").tied_embeddings);
   EXPECT_TRUE(llava_model(R"({"text_config": {"tie_word_embeddings": true}})").tied_embeddings);
   EXPECT_TRUE(llava_model(R"({"tie_word_embeddings": false,
