@@ -156,12 +156,13 @@ TEST(ConfigJson, RejectsUnsupportedGptValuesInOneError) {
         "n_positions": 0, "n_ctx": 7, "activation_function": "relu", "layer_norm_epsilon": 0,
         "scale_attn_by_inverse_layer_idx": true, "attn_pdrop": 1.5})");
   expect_mentions(
-      error, {"here/config.json", "n_positions = 0, expected a whole number",
-              "vocab_size is missing", "n_embd = 10, expected a multiple of n_head = 3",
-              "activation_function = \"relu\", expected \"gelu_new\", \"gelu_pytorch_tanh\" or",
-              "layer_norm_epsilon = 0, expected a number above 0",
-              "scale_attn_by_inverse_layer_idx = true, expected false", "attn_pdrop = 1.5",
-              "n_ctx = 7", "cannot be imported"});
+      error,
+      {"here/config.json", "n_positions = 0, expected a whole number", "vocab_size is missing",
+       "n_embd = 10, expected a multiple of n_head = 3",
+       "activation_function = \"relu\", expected \"gelu_new\", \"gelu_pytorch_tanh\", \"gelu\" or",
+       "layer_norm_epsilon = 0, expected a number above 0",
+       "scale_attn_by_inverse_layer_idx = true, expected false", "attn_pdrop = 1.5", "n_ctx = 7",
+       "cannot be imported"});
 }
 
 TEST(ConfigJson, RejectsUnsupportedModels) {

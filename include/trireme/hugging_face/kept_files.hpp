@@ -15,8 +15,7 @@ namespace trireme::hugging_face {
 
 inline constexpr const char* model_config_name = "config.json";
 inline constexpr const char* generation_config_name = "generation_config.json";
-/// What transformers does with an image before the model sees it, alone or with the tokenizer's
-/// part.
+/// transformers' preparation of images, alone or with the tokenizer's part.
 inline constexpr const char* image_processor_name = "preprocessor_config.json";
 inline constexpr const char* processor_name = "processor_config.json";
 /// Files that an import keeps.

@@ -4,8 +4,8 @@
 
 #include <string>
 
-/// What transformers' image processor of a folder does with an image before the model sees it,
-/// compared with `trireme tokenize --images` and the model's own normalisation.
+/// Preparation of images by transformers' image processor of a folder, compared with `trireme
+/// tokenize --images` and the model's own normalisation.
 namespace trireme::hugging_face {
 
 struct ImagePreparation {
