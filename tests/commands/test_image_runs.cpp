@@ -78,19 +78,20 @@ TEST_F(ImageRuns, LearnNamesOnAnyLayout) {
   const std::string launcher = std::string(TRIREME_MPIEXEC) + " -n ";
   ASSERT_EQ(run(launcher + "2 trireme train images.toml parallel.pipeline=2 run.steps=60"), 0)
       << err();
-  ASSERT_EQ(run(launcher + "2 trireme train images.toml parallel.tensor=2 checkpoint.restart=latest "
-                           "parallel.sequence_parallel=true"),
-            0)
+  ASSERT_EQ(
+      run(launcher + "2 trireme train images.toml parallel.tensor=2 checkpoint.restart=latest "
+                     "parallel.sequence_parallel=true"),
+      0)
       << err();
   ASSERT_EQ(run("trireme eval images.toml --data t.h5"), 0) << err();
   std::string texts;
-  for (const auto& [ranks, keys] : std::vector<std::pair<int, std::string>>{
-           {1, ""},
-           {1, "--batch 1"},
-           {2, ""},
-           {2, "parallel.tensor=2"},
-           {3, "parallel.pipeline=3 --batch 5"},
-           {4, "parallel.pipeline=2 parallel.tensor=2"}}) {
+  for (const auto& [ranks, keys] :
+       std::vector<std::pair<int, std::string>>{{1, ""},
+                                                {1, "--batch 1"},
+                                                {2, ""},
+                                                {2, "parallel.tensor=2"},
+                                                {3, "parallel.pipeline=3 --batch 5"},
+                                                {4, "parallel.pipeline=2 parallel.tensor=2"}}) {
     SCOPED_TRACE(keys);
     ASSERT_EQ(run(text(launcher, ranks, " trireme generate images.toml ", keys,
                        " --prompts questions.jsonl --image-fit stretch --temperature 0 --tokens 3 "

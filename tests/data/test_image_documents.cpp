@@ -22,8 +22,13 @@ constexpr std::int32_t image_token = 7;
 constexpr std::int64_t image_size = 6;
 
 deck::VisionConfig clip_of(std::int64_t images) {
-  return {.layers = 2, .hidden = 8, .heads = 2, .feed_forward = 8, .image = image_size,
-          .patch = 3, .images = images};
+  return {.layers = 2,
+          .hidden = 8,
+          .heads = 2,
+          .feed_forward = 8,
+          .image = image_size,
+          .patch = 3,
+          .images = images};
 }
 
 /// Three documents: a text, an image between two words, and two images.
@@ -69,24 +74,24 @@ TEST(ImageDocuments, HaveTheRowsAndThePixelsOfTheirImages) {
   const auto read = [&](std::int64_t sample) {
     documents.read(sample, {inputs, targets, rows, pixels});
   };
-  using Ids = std::vector<std::int32_t>;
+  using Row = std::vector<std::int32_t>;
   read(0);
-  EXPECT_EQ(inputs, (Ids{10, 11, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(targets, (Ids{11, 12, -1, -1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(rows, Ids(9, -1));
-  EXPECT_EQ(pixels, Ids(pixels.size(), 0));
+  EXPECT_EQ(inputs, (Row{10, 11, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(targets, (Row{11, 12, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(rows, Row(9, -1));
+  EXPECT_EQ(pixels, Row(pixels.size(), 0));
   read(1);
-  EXPECT_EQ(inputs, (Ids{20, 7, 7, 7, 7, 21, 0, 0, 0}));
-  EXPECT_EQ(targets, (Ids{-1, -1, -1, -1, 21, 22, -1, -1, -1}));
-  EXPECT_EQ(rows, (Ids{-1, 1, 2, 3, 4, -1, -1, -1, -1}));
+  EXPECT_EQ(inputs, (Row{20, 7, 7, 7, 7, 21, 0, 0, 0}));
+  EXPECT_EQ(targets, (Row{-1, -1, -1, -1, 21, 22, -1, -1, -1}));
+  EXPECT_EQ(rows, (Row{-1, 1, 2, 3, 4, -1, -1, -1, -1}));
   std::vector<std::uint8_t> bytes(pixels.size() * 4);
   std::memcpy(bytes.data(), pixels.data(), bytes.size());
   EXPECT_EQ(bytes[0], 0);
   EXPECT_EQ(bytes[107], 107);
   EXPECT_EQ(bytes[108], 0) << "no second image";
   read(2);
-  EXPECT_EQ(inputs, (Ids{7, 7, 7, 7, 7, 7, 7, 7, 0}));
-  EXPECT_EQ(rows, (Ids{1, 2, 3, 4, 6, 7, 8, 9, -1}));
+  EXPECT_EQ(inputs, (Row{7, 7, 7, 7, 7, 7, 7, 7, 0}));
+  EXPECT_EQ(rows, (Row{1, 2, 3, 4, 6, 7, 8, 9, -1}));
   std::memcpy(bytes.data(), pixels.data(), bytes.size());
   EXPECT_EQ(bytes[0], 1);
   EXPECT_EQ(bytes[108], 2);
@@ -108,18 +113,21 @@ TEST(ImageDocuments, RejectFilesThatDoNotFitTheModel) {
   EXPECT_EQ(mistake(clip_of(1), 8),
             path + " has samples with 2 images, but [vision] images = 1; choose images = 2");
   EXPECT_EQ(mistake(clip_of(2), 7),
-            path + ": its longest document has 9 tokens, but a sample of [model] sequence = 7 has "
-                   "room for 8; choose sequence = 8, or shorten documents");
+            path +
+                ": its longest document has 9 tokens, but a sample of [model] sequence = 7 has "
+                "room for 8; choose sequence = 8, or shorten documents");
   deck::VisionConfig other = clip_of(2);
   other.image = 9;
   EXPECT_EQ(mistake(other, 8),
-            path + ": its images have sides of 6 pixels, but [vision] image = 9; choose image = 6, "
-                   "or tokenize with --images 9");
+            path +
+                ": its images have sides of 6 pixels, but [vision] image = 9; choose image = 6, "
+                "or tokenize with --images 9");
   other = clip_of(2);
   other.patch = 2;
   EXPECT_EQ(mistake(other, 8),
-            path + ": an image has 4 tokens, but [vision] image = 6 and patch = 2 give 9 patches; "
-                   "tokenize with --image-tokens 9");
+            path +
+                ": an image has 4 tokens, but [vision] image = 6 and patch = 2 give 9 patches; "
+                "tokenize with --image-tokens 9");
   EXPECT_THROW(Windows(file, SampleForm(8)), UsageError) << "a model that sees no images";
 }
 
