@@ -80,7 +80,7 @@ class EndBuilder : public Builder {
     Operation op{OperationKind::patches, "vision.patch", {pixels}, memory};
     op.scratch = {work};
     op.arrays = {matrix(op.name, {v.hidden, 3, v.patch, v.patch}, -1)};
-    if (v.family == VisionFamily::siglip)
+    if (v.has_patch_bias())
       op.arrays.push_back(vector(op.name + "_bias", {v.hidden}, -1));
     add(std::move(op));
     look_up("vision.position", memory, memory, matrix("vision.position", {v.rows(), v.hidden}, -1));

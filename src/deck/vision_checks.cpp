@@ -1,8 +1,9 @@
 // Contradictions between the keys of [vision], and between them and other keys.
+#include <trireme/deck/vision_checks.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/deck/model_checks.hpp>
 #include <trireme/deck/table.hpp>
 
 namespace trireme::deck {

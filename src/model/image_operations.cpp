@@ -9,15 +9,14 @@
 
 namespace trireme::model {
 
-/// CLIP's mean and deviation of colours: Radford et al. 2021, "openai/CLIP", clip.py. SigLIP's
-/// values are between −1 and 1.
+/// CLIP's mean and deviation of colours: Radford et al. 2021, "openai/CLIP", clip.py.
 kernels::ImageShape image_shape(const deck::VisionConfig& vision) {
   kernels::ImageShape shape;
   shape.images = vision.images;
   shape.size = vision.image;
   shape.patch = vision.patch;
   shape.class_token = vision.has_class_token();
-  if (vision.family == VisionFamily::clip) {
+  if (vision.has_clip_colours()) {
     std::ranges::copy(std::array{0.48145466, 0.4578275, 0.40821073}, shape.mean);
     std::ranges::copy(std::array{0.26862954, 0.26130258, 0.27577711}, shape.deviation);
   }

@@ -1,3 +1,5 @@
+// Memory that reductions of gradients and of messages need on a rank, for each transport, and the
+// largest messages of both.
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <trireme/architecture/fp8.hpp>

@@ -135,6 +135,9 @@ struct VisionConfig {
 
   bool present() const { return layers > 0; }
   bool has_class_token() const { return family == VisionFamily::clip; }
+  bool has_patch_bias() const { return family == VisionFamily::siglip; }
+  /// Whether colours have CLIP's means and deviations; otherwise they are between −1 and 1.
+  bool has_clip_colours() const { return family == VisionFamily::clip; }
   std::int64_t patches_per_side() const { return image / patch; }
   /// Rows of an image in the encoder: its patches, after a class token if the family has one.
   std::int64_t rows() const {
