@@ -5,7 +5,6 @@
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/model_checks.hpp>
 #include <trireme/deck/parallel_checks.hpp>
-#include <trireme/deck/vision_checks.hpp>
 
 #include <algorithm>
 #include <initializer_list>

@@ -21,6 +21,10 @@ std::vector<std::string> property_mistakes(const Deck& deck);
 /// Conditions on [encoder].
 std::vector<std::string> encoder_mistakes(const Deck& deck);
 
+/// Messages about keys of [vision] that contradict one another, the model, or parts of the deck
+/// that do not support images.
+std::vector<std::string> vision_mistakes(const Deck& deck);
+
 /// Messages about modules that predict further tokens, and about keys that they exclude.
 std::vector<std::string> module_mistakes(const Deck& deck);
 
