@@ -9,6 +9,7 @@ Export: a model that Trireme has trained on 2 tensor times 2 pipeline ranks is e
 transformers must load it without missing, unexpected or mismatched keys and compute the loss that `trireme eval` prints.
 Import: a model with random weights, written by transformers' save_pretrained as one file and in shards, is imported.
 `trireme eval` must print the loss that transformers computes, and an export of the import must have the same bits.
+LlavaForConditionalGeneration, which reads images, is compared by the logits after import and export.
 """
 import argparse
 import importlib.util
@@ -28,7 +29,8 @@ from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertCon
                           GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
-                          T5Config, T5ForConditionalGeneration)
+                          CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig, T5Config,
+                          T5ForConditionalGeneration)
 
 SEQUENCE, VOCABULARY = 61, 503
 TOLERANCE = 3e-6  # of losses near 6: `eval` prints 6 digits, fp32 sums some 1e3 terms
@@ -280,6 +282,41 @@ def t5s():
     yield "t5, version 1.1", model
 
 
+def llavas():
+    vision = dict(hidden_size=30, intermediate_size=50, num_attention_heads=5, image_size=12, patch_size=4)
+    text = dict(num_hidden_layers=3, hidden_size=144, num_attention_heads=6, num_key_value_heads=3, intermediate_size=100,
+                max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY)
+    texts = (LlamaConfig(**text), Qwen2Config(tie_word_embeddings=True, **text), Qwen3Config(head_dim=32, **text),
+             MistralConfig(sliding_window=17, **text))
+    for config in texts:
+        for layer, images in ((-2, CLIPVisionConfig(num_hidden_layers=4, **vision)),
+                              (-1, SiglipVisionConfig(num_hidden_layers=2, **vision))):
+            yield f"llava, {images.model_type}, {config.model_type}", LlavaForConditionalGeneration(LlavaConfig(
+                vision_config=images, text_config=config, image_token_index=7, vision_feature_layer=layer,
+                vision_feature_select_strategy="default" if layer == -2 else "full"))
+
+
+def images_come_in(bench, number, name, model):
+    """Logits of a text with an image, before and after import and export."""
+    torch.manual_seed(number)
+    with torch.no_grad():
+        for parameter, p in model.named_parameters():
+            p.copy_(torch.randn(p.shape) * 0.1 + (1 if "norm" in parameter and parameter.endswith("weight") else 0))
+    folder = f"theirs{number}"
+    model.eval().save_pretrained(bench.folder / folder)
+    (bench.folder / f"{folder}.toml").write_text(f"{bench.run('trireme', 'import', folder)}{REST}[data]\n{DATA}")
+    bench.run("trireme", "import", folder, f"{folder}.toml", f"run.directory=in_{folder}")
+    bench.run("trireme", "export", f"in_{folder}/checkpoints", f"again_{folder}")
+    again = load(type(model), bench.folder / f"again_{folder}")
+    tokens = torch.randint(8, VOCABULARY, (2, SEQUENCE))
+    tokens[:, 5:14] = 7
+    pixels = torch.randn(2, 3, 12, 12)
+    with torch.no_grad():
+        logits, others = (m(input_ids=tokens, pixel_values=pixels).logits for m in (model, again))
+    expect(torch.equal(logits, others), f"{name}: logits differ by up to {(logits - others).abs().max()}")
+    print(f"in, {name}: the same logits after import and export", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", required=True)
@@ -300,6 +337,9 @@ def main():
             for number, (name, model) in enumerate(models()):
                 if options.only in name:
                     come_in(bench, first + number, name, model, has_loss)
+        for number, (name, model) in enumerate(llavas()):
+            if options.only in name:
+                images_come_in(bench, 300 + number, name, model)
 
 
 if __name__ == "__main__":
