@@ -5,6 +5,7 @@
 #include <trireme/kernels/images.hpp>
 
 #include <kernels/cases.hpp>
+#include <kernels/tokens.hpp>
 #include <reference/parts.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
