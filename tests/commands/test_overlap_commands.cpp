@@ -1,3 +1,5 @@
+#include <trireme/base/text.hpp>
+
 #include <commands/training_runs.hpp>
 
 #include <gtest/gtest.h>
