@@ -349,15 +349,15 @@ TEST(Checks, ImagesNeedSizesThatFit) {
       const auto& [key, message] : std::vector<std::pair<const char*, const char*>>{
           {"vision.heads=5",
            "[vision] heads = 5 (command line) does not divide [vision] hidden = 24 (command line); "
-           "choose 4 or 6 heads"},
+           "choose 2, 3, 4, 6, 8 or 12 heads"},
           {"vision.hidden=0",
            "[vision] layers = 2 (command line) needs [vision] hidden = 0 (command line) to be 1 or "
            "more; set it"},
           {"vision.patch=5",
            "[vision] patch = 5 (command line) does not divide [vision] image = 12 (command line); "
-           "choose a patch of 4 or 6"},
+           "choose a patch of 1, 2, 3, 4, 6 or 12"},
           {"vision.patch=1",
-           "[model] sequence = 64 (a.toml:7) is less than the 144 tokens of an image with [vision] "
+           "[model] sequence = 16 (a.toml:5) is less than the 144 tokens of an image with [vision] "
            "image = 12 (command line) and [vision] patch = 1 (command line)"},
           {"parallel.tensor=4",
            "[parallel] tensor = 4 (command line) is larger than [vision] heads = 3 (command line)"},

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -95,11 +96,14 @@ TYPED_TEST(Images, ClassTokensAreAddedToTheFirstRows) {
       const auto y = random_numbers<T>(all * columns, 1);
       const auto token = random_numbers<T>(columns, 2);
       std::vector<double> expected(y.begin(), y.end()), sums = random_numbers<T>(columns, 3);
+      std::vector<double> sizes;  // Σ of the terms' magnitudes
+      for (const double value : sums) sizes.push_back(std::abs(value));
       const DeviceArray<T> d_token(token), d_y(y), d_sums(sums);
       for (std::int64_t r = 0; r < all; r += rows)
         for (std::int64_t d = 0; d < columns; ++d) {
           const auto at = static_cast<std::size_t>(r * columns + d);
           sums[static_cast<std::size_t>(d)] += y[at];
+          sizes[static_cast<std::size_t>(d)] += std::abs(y[at]);
           expected[at] += token[static_cast<std::size_t>(d)];
         }
       const auto parts = uneven_parts(all, 2);
@@ -108,8 +112,11 @@ TYPED_TEST(Images, ClassTokensAreAddedToTheFirstRows) {
         class_token_backward<T>(Exec{}, d_sums.flat(), part, rows, parts[p]);
         add_class_token<T>(Exec{}, part, d_token.flat(), rows, parts[p]);
       }
-      expect_close(d_y.values(), expected, [&](std::size_t) { return TestFixture::eps; });
-      expect_close(d_sums.values(), sums, [&](std::size_t) { return 6 * TestFixture::eps; });
+      // One rounding, and three.
+      expect_close(d_y.values(), expected,
+                   [&](std::size_t i) { return TestFixture::eps * std::abs(expected[i]); });
+      expect_close(d_sums.values(), sums,
+                   [&](std::size_t i) { return 2 * TestFixture::eps * sizes[i]; });
     }
 }
 
