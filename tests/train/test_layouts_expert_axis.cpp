@@ -226,7 +226,7 @@ TEST_F(ExpertAxisLayouts, MatchOneRank) {
   expect_the_answer_of_one_rank(layouts(), [&](const Layout& layout, grid::Communicator& world) {
     return run(layout, world);
   });
-  if (!exec_on_host) return;
+  if (!exec_on_host || runtime().ranks() == 1) return;
   EXPECT_GT(margin.rows(), 100);
   EXPECT_GT(margin.found(), 1e-9) << "of " << margin.rows() << " choices";
 }

@@ -271,7 +271,9 @@ std::vector<std::tuple<int, int, int, PlanCase>> expert_cases() {
       {1, 1, 4,
        with("1f1b", 1, "none", optimizer, "muon", Family::mixtral, "fp64",
             "parallel.expert=2 experts.number=5 parallel.shard_group=2")},
-      {2, 1, 2, with("1f1b", 1, "none", optimizer, "muon", Family::mixtral, "bf16", two)},
+      {2, 1, 2,  // as many matrices for each rank
+       with("1f1b", 1, "none", optimizer, "muon", Family::mixtral, "bf16",
+            "model.layers=4 parallel.expert=2 experts.number=5")},
       {2, 1, 2, with("1f1b", 1, "none", none, "adafactor", Family::mixtral, "fp64", two)},
       {2, 1, 2, with("1f1b", 1, "none", weights, "adamw", Family::mixtral, "bf16", two)},
       {1, 2, 2, with("zb-h1", 1, "full", optimizer, "adamw", Family::deepseek_v3, "fp64", latent)},
