@@ -19,6 +19,7 @@ SCRIPTS = ("post", "environment", "runscript", "test")
 # Names of EasyBuild for the packages that cmake/TriremeDependencies.cmake names as Spack does; None: not in a build with foss.
 EASYBUILD = {"kokkos": "Kokkos", "kokkos-kernels": "Kokkos-Kernels", "hdf5": "HDF5", "tomlplusplus": "tomlplusplus", "cli11": "CLI11",
              "nlohmann-json": "nlohmann_json", "zlib-ng": "zlib", "xxhash": "xxHash", "pcre2": "PCRE2", "icu4c": "ICU", "mpich": None,
+             "libpng": "libpng", "libjpeg-turbo": "libjpeg-turbo",
              "googletest": None, "benchmark": None, "onednn": None, "nccl": None, "rccl": None, "cuda": None}
 options = None
 

@@ -248,7 +248,7 @@ TEST(CublasltStandIn, Fp8ScalesComeFromTheCall) {
   Rig rig;
   const DeviceArray<E4M3> a(std::vector<E4M3>(32 * 64, E4M3(1.5F)));
   const DeviceArray<E5M2> b(std::vector<E5M2>(48 * 64, E5M2(-2.0F)));
-  const DeviceArray<float> scales(std::vector<float>{0.5F, 0.25F, 4.0F});
+  const DeviceArray<float> scales(std::vector<float>{0.5F, 0, 0, 0, 0.25F, 0, 0, 0, 4.0F});
   LtProduct p = rig.product(48, 32, 64);
   p.fp8_a = LtFp8::e5m2;
   p.fp8_b = LtFp8::e4m3;
@@ -257,11 +257,11 @@ TEST(CublasltStandIn, Fp8ScalesComeFromTheCall) {
   p.b = a.data();
   p.stride_a = p.stride_b = 64;
   p.scale_a = scales.data();
-  p.scale_b = scales.data() + 1;
+  p.scale_b = scales.data() + 4;
   EXPECT_TRUE(rig.library.multiply(p, nullptr));
   EXPECT_EQ(rig.c.values().front(), -3.0F * 64 / 8);
   const std::int64_t asked = rig.library.questions();
-  p.scale_b = scales.data() + 2;
+  p.scale_b = scales.data() + 8;
   EXPECT_TRUE(rig.library.multiply(p, nullptr));
   EXPECT_EQ(rig.c.values().front(), -3.0F * 64 * 2);
   EXPECT_EQ(rig.library.questions(), asked);
