@@ -123,6 +123,8 @@ TEST_F(ImageRuns, ReportOneErrorPerMistake) {
            {"generate images.toml --prompts gone.jsonl", "gone.npy"},
            {"generate images.toml --prompt x --image i0.npy --image-token '<picture>'",
             "has no special token <picture>; give one with --image-token"},
+           {"generate images.toml --prompt x --image i0.npy --image-token '<|endoftext|>'",
+            "but the model was trained with token"},
            {"generate images.toml --prompt x --image i0.npy --chat chatml", "leave --chat out"},
            {"train images.toml vision.image=6 vision.patch=3",
             "t.h5: its images have sides of 12 pixels, but [vision] image = 6"},

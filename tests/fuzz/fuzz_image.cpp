@@ -8,7 +8,7 @@
 
 using namespace trireme;
 
-/// Files of images: decoded to a size within the limits, or refused by a UsageError.
+/// Files of images: decoded to a size within the limits, or rejected by a UsageError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   try {
     const io::Image image = io::decode_image(std::as_bytes(std::span(bytes, size)), "picture");

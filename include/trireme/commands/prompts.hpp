@@ -47,6 +47,9 @@ class Texts {
 
   /// A sentence about the ids before prompts, and with an encoder about the ids around texts.
   std::string prefix_text() const;
+  /// UsageError if prompts have images, and the model was trained with another token for them.
+  /// `trained`: the id of this token; −1: unknown.
+  void expect_image_token(std::int64_t trained) const;
   /// Warns of prompts that are cut at the beginning.
   void warn_of_long_prompts() const;
 

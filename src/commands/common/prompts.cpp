@@ -253,6 +253,14 @@ void Texts::expect_images() const {
   }
 }
 
+void Texts::expect_image_token(std::int64_t trained) const {
+  if (trained < 0 || trained == image_id_) return;
+  for (const Prompt& prompt : prompts_)
+    check_usage(prompt.images.empty(), prompt.where, " has an image, for which ", image_text_.token,
+                " stands, token ", image_id_, ", but the model was trained with token ", trained,
+                "; give --image-token ", name_of(*tokenizer_, static_cast<std::int32_t>(trained)));
+}
+
 /// The ids of a prompt with images: names of special tokens are these tokens, and each mark is as
 /// many copies as an image has tokens.
 std::vector<std::int32_t> Texts::with_images(std::size_t p) const {

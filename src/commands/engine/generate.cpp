@@ -5,6 +5,7 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/continued_texts.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/identity.hpp>
 #include <trireme/commands/prompts.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
@@ -86,6 +87,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   runtime.together([&] {
     generator = train::make_generator(config, architecture, *session.grid, {batch, options.tokens});
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
+    texts->expect_image_token(image_token_of(reader));
     texts->set_step(reader.state().step);
     generator->load(reader);
   });
