@@ -108,6 +108,9 @@ TEST_F(ImageRuns, LearnNamesOnAnyLayout) {
             0)
       << err();
   EXPECT_NE(out().find("<image>Is it? light"), std::string::npos) << out();
+  EXPECT_NE(err().find("note: images become squares as with --image-fit stretch"),
+            std::string::npos)
+      << err();
 }
 
 TEST_F(ImageRuns, ReportOneErrorPerMistake) {

@@ -50,6 +50,8 @@ class Texts {
   /// UsageError if prompts have images, and the model was trained with another token for them.
   /// `trained`: the id of this token; −1: unknown.
   void expect_image_token(std::int64_t trained) const;
+  /// A sentence about the images of prompts; "" without images.
+  std::string image_text() const;
   /// Warns of prompts that are cut at the beginning.
   void warn_of_long_prompts() const;
 

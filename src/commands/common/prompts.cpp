@@ -253,6 +253,13 @@ void Texts::expect_images() const {
   }
 }
 
+std::string Texts::image_text() const {
+  if (std::ranges::all_of(prompts_, [](const Prompt& p) { return p.images.empty(); })) return "";
+  return text("images become squares as with --image-fit ",
+              io::image_fit_names[static_cast<std::size_t>(options_.image_form.fit)],
+              "; give the fit that `trireme tokenize` had for the training");
+}
+
 void Texts::expect_image_token(std::int64_t trained) const {
   if (trained < 0 || trained == image_id_) return;
   for (const Prompt& prompt : prompts_)

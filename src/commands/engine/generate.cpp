@@ -82,6 +82,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     texts = std::make_unique<Texts>(session.deck, options);
     batch = std::min(options.batch, (texts->count() + replicas - 1) / replicas);
     if (!texts->is_chat()) note(texts->prefix_text());
+    if (const std::string images = texts->image_text(); !images.empty()) note(images);
     texts->warn_of_long_prompts();
   });
   runtime.together([&] {
