@@ -113,6 +113,8 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
       return n.source.tokens;
     case Rows::source_own:
       return n.source.rows;
+    case Rows::projected:
+      return n.projected;
     case Rows::pixel_words:
       return n.micro * n.pixel_words;
     case Rows::buckets:

@@ -462,6 +462,24 @@ class LayerBuilder : public Builder {
                    Cut::inputs, {D, D});
   }
 
+  /// Rows of the model's tokens from squares of patches: output(norm(mean)), without biases (Gemma
+  /// Team 2025, arXiv 2503.19786, section 2.1). All tensor ranks compute all of these few rows.
+  int pooled_image_rows() {
+    const std::int64_t encoder = m_.vision.hidden;
+    const Columns columns = fixed_columns("Dv", encoder);
+    const int images = value(ModelValue::source, Rows::source_own, columns);
+    const int means = add(
+        {OperationKind::pool, "pool", {images}, tensor("image_means", Rows::projected, columns)});
+    const int normed = tensor("image_y", Rows::projected, columns);
+    Builder::norm("norm", means, normed, NormKind::rms);
+    built_.operations.back().arrays.front().shape = {encoder};
+    built_.operations.back().epsilon = m_.of_source().norm_epsilon;
+    Operation op{
+        OperationKind::linear, "output", {normed}, tensor("image_z", Rows::projected, hidden())};
+    op.arrays = {matrix(op.name, {m_.hidden, encoder}, -1)};
+    return add(std::move(op));
+  }
+
   /// x with the rows of images in the places of their tokens.
   int splice(int x, int images) {
     const int rows =
@@ -592,7 +610,7 @@ namespace {
 BlockDescription describe_projector(const ModelConfig& m) {
   LayerBuilder layer(m, m.vision.layers);
   const int x = layer.tensor("x", Rows::own, layer.hidden());
-  layer.splice(x, layer.image_rows());
+  layer.splice(x, m.vision.pools() ? layer.pooled_image_rows() : layer.image_rows());
   BlockDescription described = layer.take();
   mark_frozen(described, m, prefix_of_layer(m, m.vision.layers));
   return described;

@@ -137,6 +137,8 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
   if (m.vision.present())
     o.fields.push_back({std::string(image_rows_field), m.sequence, false, Rows::tokens, true});
+  if (m.vision.present() && m.vision.sees_whole_images())
+    o.fields.push_back({std::string(key_end_field), m.sequence, false, Rows::tokens, true});
   if (m.pads_samples() && m.experts.present())
     o.fields.push_back({"sample_tokens", m.sequence, false, Rows::tokens, true});
   if (m.reads_pairs()) {

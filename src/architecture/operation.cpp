@@ -19,6 +19,8 @@ std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m, Strea
     case Rows::source_tokens:
     case Rows::source_own:
       return m.source_rows();
+    case Rows::projected:
+      return m.projected_rows();
     case Rows::pixel_words:
       return m.vision.pixel_words();
     case Rows::targets:
@@ -90,7 +92,7 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 std::string shape_text(const Tensor& t) {
   constexpr auto rows = words_of<Rows::Kind>(
       "T", "R", "N", "B", "N + B", "N'", "B", "T e", "T min(k, e)", "T", "T e", "2 (e + 1)",
-      "T e k'", "f T e k'", "E' + 1", "2 c B", "T'", "R'", "pixels", "buckets", "0");
+      "T e k'", "f T e k'", "E' + 1", "2 c B", "T'", "R'", "I", "pixels", "buckets", "0");
   return text("[", rows[at(t.rows.kind)], ", ", t.columns.symbol, "]");
 }
 
@@ -246,11 +248,23 @@ std::optional<Message> message_of_join(const Operation& op, Pass pass, const std
   return cuts_tokens ? std::optional(Message{all_gather, op.inputs[2]}) : std::nullopt;
 }
 
-/// A rank's tokens may be in any image: all rows of images are gathered, and their gradients are
-/// partial sums.
+/// A rank's squares of patches may be on any rank: all rows are gathered. Their gradients follow
+/// from those of the means, which all ranks have.
+std::optional<Message> message_of_pool(const Operation& op, Pass pass,
+                                       const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  if (pass != Pass::forward || !is_cut(op.input(), tensors, cuts_tokens)) return {};
+  return Message{Collective::all_gather, op.input()};
+}
+
+/// A rank's tokens may be in any image: all rows of images are gathered, unless all ranks have
+/// them, and their gradients are partial sums.
 std::optional<Message> message_of_splice(const Operation& op, Pass pass,
                                          const std::vector<Tensor>& tensors, bool cuts_tokens) {
   const int images = op.inputs[1];
+  if (tensors[at(images)].rows == Rows::projected)
+    return pass == Pass::backward_input && cuts_tokens
+               ? std::optional(Message{Collective::all_reduce, images})
+               : std::nullopt;
   if (!is_cut(images, tensors, cuts_tokens)) return {};
   return Message{pass == Pass::forward ? Collective::all_gather : Collective::reduce_scatter,
                  images};
@@ -486,6 +500,11 @@ constexpr OperationRule class_token{.name = "class token",
                                     .weight_pass = WeightPass::trained,
                                     .kernels = {"class_token.forward", "class_token.backward"}};
 
+constexpr OperationRule pool{.name = "pool",
+                             .rate = KernelRate::residual,
+                             .kernels = {"images.pool", "images.spread"},
+                             .message = message_of_pool};
+
 constexpr OperationRule splice{
     .name = "splice",
     .rate = KernelRate::residual,
@@ -557,6 +576,8 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::patches;
     case OperationKind::class_token:
       return rules::class_token;
+    case OperationKind::pool:
+      return rules::pool;
     case OperationKind::splice:
       return rules::splice;
   }
@@ -638,6 +659,8 @@ double products_per_row(const Operation& op) {
 
 double row_ratio(const BlockDescription& layer, const Operation& op, const deck::ModelConfig& m) {
   const Rows& rows = layer.tensors[at(op.output)].rows;
+  if (rows == Rows::projected)
+    return static_cast<double>(m.projected_rows()) / static_cast<double>(m.sequence);
   const bool of_source =
       layer.stream == Stream::source || rows == Rows::source_own || rows == Rows::source_tokens;
   if (!of_source) return 1;

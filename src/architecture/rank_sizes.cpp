@@ -31,6 +31,7 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
     source.head_size = of_source.head_size();
   }
   if (m.vision.present()) s.pixel_words = m.vision.pixel_words();
+  s.projected = micro * m.projected_rows();
   s.modules = m.modules();
   if (m.has_relative_positions()) s.buckets = m.relative_buckets;
   s.hidden = m.hidden;

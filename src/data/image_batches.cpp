@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/data/batch.hpp>
+#include <trireme/data/samples.hpp>
 
 #include <algorithm>
 
@@ -14,6 +15,7 @@ ImageBatches::ImageBatches(const deck::Config& config)
   targets_ = objective.field("targets");
   rows_ = objective.field(architecture::image_rows_field);
   pixels_ = objective.field(architecture::pixels_field);
+  key_ends_ = objective.find(architecture::key_end_field);
   sample_tokens_ = objective.find("sample_tokens");
 }
 
@@ -28,6 +30,10 @@ void ImageBatches::expect_usable(const Windows& windows) const {
 void ImageBatches::clear(std::int64_t count, BatchFields fields) const {
   std::ranges::fill(fields[rows_].subspan(static_cast<std::size_t>(count * sequence_)), -1);
   if (sample_tokens_) std::ranges::fill(fields[*sample_tokens_], 0);
+  if (!key_ends_) return;
+  const auto filled = static_cast<std::size_t>(count * sequence_);
+  count_up(fields[*key_ends_].subspan(filled), sequence_);
+  for (std::int32_t& end : fields[*key_ends_].subspan(filled)) ++end;
 }
 
 void ImageBatches::read(const Samples& samples, std::int64_t first, std::int64_t count,
@@ -52,6 +58,8 @@ void ImageBatches::read_sample(const Windows& windows, std::int64_t window, std:
                                      .targets = row(fields[targets_], place, sequence_),
                                      .rows = row(fields[rows_], place, sequence_),
                                      .pixels = row(fields[pixels_], place, words_)});
+  if (key_ends_)
+    place_key_ends(row(fields[rows_], place, sequence_), row(fields[*key_ends_], place, sequence_));
   if (!sample_tokens_) return;
   const std::int64_t tokens = windows.tokens(window);
   std::ranges::fill(

@@ -11,15 +11,23 @@ namespace trireme::data {
 
 std::int64_t place_image_rows(const deck::VisionConfig& vision, std::int64_t token,
                               std::span<const std::int32_t> inputs, std::span<std::int32_t> rows) {
-  const std::int64_t tokens = vision.tokens(), before = vision.rows() - tokens;
+  const std::int64_t tokens = vision.tokens(), projected = vision.projected_rows();
+  const std::int64_t before = projected - tokens;
   std::int64_t found = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] != token) continue;
     const std::int64_t image = found / tokens;
-    rows[i] = static_cast<std::int32_t>(image * vision.rows() + before + found % tokens);
+    rows[i] = static_cast<std::int32_t>(image * projected + before + found % tokens);
     ++found;
   }
   return found;
+}
+
+void place_key_ends(std::span<const std::int32_t> rows, std::span<std::int32_t> ends) {
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    const bool continues = rows[i] >= 0 && i + 1 < rows.size() && rows[i + 1] >= 0;
+    ends[i] = continues ? ends[i + 1] : static_cast<std::int32_t>(i + 1);
+  }
 }
 
 ImageDocuments::ImageDocuments(const TokenSource& file, const deck::VisionConfig& vision,
@@ -32,8 +40,10 @@ ImageDocuments::ImageDocuments(const TokenSource& file, const deck::VisionConfig
                 ", or tokenize with --images ", vision.image);
     check_usage(form_->tokens_per_image == vision.tokens(), path, ": an image has ",
                 form_->tokens_per_image, " tokens, but [vision] image = ", vision.image,
-                " and patch = ", vision.patch, " give ", vision.tokens(),
-                " patches; tokenize with --image-tokens ", vision.tokens());
+                vision.pools() ? ", patch = " : " and patch = ", vision.patch,
+                vision.pools() ? text(" and pool = ", vision.pool) : "", " give ", vision.tokens(),
+                vision.pools() ? " squares of patches" : " patches",
+                "; tokenize with --image-tokens ", vision.tokens());
     check_usage(form_->most_per_document <= vision.images, path, " has samples with ",
                 form_->most_per_document, " images, but [vision] images = ", vision.images,
                 "; choose images = ", form_->most_per_document);

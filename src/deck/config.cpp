@@ -31,7 +31,7 @@ ModelConfig ModelConfig::of_source() const {
   m.encoder.layers = vision.layers;
   m.encoder.sequence = m.sequence = vision.rows();
   m.encoder.first_norm = clip;
-  m.encoder.final_norm = false;
+  m.encoder.final_norm = vision.has_final_norm();
   m.hidden = vision.hidden;
   m.heads = m.key_value_heads = vision.heads;
   m.feed_forward = vision.feed_forward;

@@ -136,7 +136,7 @@ EnumWords enum_words(RotaryScalingKind) {
 }
 
 EnumWords enum_words(VisionFamily) {
-  static constexpr auto all = words_of<VisionFamily>("clip", "siglip");
+  static constexpr auto all = words_of<VisionFamily>("clip", "siglip", "gemma3");
   return all;
 }
 

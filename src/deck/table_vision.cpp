@@ -28,7 +28,10 @@ void vision_keys(std::vector<Entry>& out) {
   };
   key("family", KeyType::choice, &VisionConfig::family,
       "published encoder: clip has a class token, a norm before its layers and the quick form of "
-      "GELU; siglip has none of them, a bias of patches and the form by tanh")
+      "GELU; siglip has none of them, a bias of patches and the form by tanh; gemma3 is siglip "
+      "with a "
+      "norm after its layers, a projector of means of patches, and attention in both directions "
+      "between the tokens of an image")
       .words(words_of_keys<VisionFamily>())
       .otherwise(std::string("clip"));
   size("layers", &VisionConfig::layers,
@@ -46,6 +49,15 @@ void vision_keys(std::vector<Entry>& out) {
   size("patch", &VisionConfig::patch, "side of a patch, a divisor of image", 16384)
       .unit("pixels")
       .otherwise(Int{0});
+  size("pool", &VisionConfig::pool,
+       "side of the squares of patches whose means are the tokens of an image, with family gemma3; "
+       "a "
+       "divisor of image / patch",
+       16384)
+      .unit("patches")
+      .at_least(1)
+      .derive([](Config& c) { c.model.vision.pool = c.model.vision.pools() ? 4 : 1; },
+              "4 for gemma3, otherwise 1");
   key("images", KeyType::integer, &VisionConfig::images,
       "most images of a sample; memory and time are those of this number", Effect::numbers)
       .at_least(1)
@@ -90,10 +102,18 @@ std::vector<std::string> vision_mistakes(const Deck& deck) {
   if (sizes && v.image % v.patch != 0)
     report(deck.cite("vision", "patch"), " does not divide ", deck.cite("vision", "image"),
            "; choose a patch of ", choices(divisors(v.image), v.patch));
+  else if (sizes && !v.pools() && v.pool != 1)
+    report(deck.cite("vision", "pool"), " has no effect with ", deck.cite("vision", "family"),
+           "; choose pool = 1, or family = \"gemma3\"");
+  else if (sizes && v.patches_per_side() % v.pool != 0)
+    report(deck.cite("vision", "pool"), " does not divide the ", v.patches_per_side(),
+           " patches of a side of ", deck.cite("vision", "image"), "; choose ",
+           choices(divisors(v.patches_per_side()), v.pool));
   else if (sizes && v.tokens() > m.sequence)
     report(deck.cite("model", "sequence"), " is less than the ", v.tokens(),
            " tokens of an image with ", deck.cite("vision", "image"), " and ",
-           deck.cite("vision", "patch"), "; choose a longer sequence, or a larger patch");
+           deck.cite("vision", "patch"), "; choose a longer sequence, or a larger ",
+           v.pools() ? "pool" : "patch");
   const auto excludes = [&](const char* section, const char* key, bool excluded,
                             const char* remedy) {
     if (excluded)

@@ -59,7 +59,8 @@ void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints
   if (!key.binding) out.free.push_back({key.path(), key.deck, value});
 }
 
-/// The token of images in LLaVA's file. Reports an id that the vocabulary does not have.
+/// The token of images in the file of a model that sees them. Reports an id that the vocabulary
+/// does not have.
 std::int64_t image_token_of(const json& file, const ModelConfig& m, Complaints& complaints) {
   const json first = given(file, image_token_key), second = given(file, other_image_token_key);
   const char* const name = first.is_null() ? other_image_token_key : image_token_key;
@@ -67,7 +68,10 @@ std::int64_t image_token_of(const json& file, const ModelConfig& m, Complaints& 
     complaints.add(image_token_key, " = ", shortened(first.dump()), ", but ",
                    shortened(second.dump()), " in ", other_image_token_key,
                    ", expected equal values");
-  const json value = !first.is_null() ? first : !second.is_null() ? second : json(32000);
+  const json value = !first.is_null()             ? first
+                     : !second.is_null()          ? second
+                     : m.family == Family::gemma3 ? json(262144)
+                                                  : json(32000);
   if (value.is_number_integer() && value >= 0 && value < m.vocabulary)
     return value.get<std::int64_t>();
   complaints.add(name, " = ", shortened(value.dump()), ", expected an id below ", text_object,
@@ -123,10 +127,9 @@ const char* torch_name(DType type) {
 
 void expect_exportable(const deck::Deck& deck) {
   const ModelConfig& m = deck.config.model;
-  check_usage(!m.vision.present() || llava_format(m.family) != nullptr,
-              deck.cite("model", "family"), ": with ", deck.cite("vision", "layers"),
-              ", transformers' LlavaForConditionalGeneration is written for the families ",
-              llava_families, "; such a model cannot be exported");
+  const std::string mistake = m.vision.present() ? image_format_mistake(m) : "";
+  check_usage(mistake.empty(), deck.cite("model", "family"), " with ",
+              deck.cite("vision", "family"), ": ", mistake, "; such a model cannot be exported");
   const Format& format = format_of(m);
   Complaints complaints;
   expect_published(format, deck, complaints);

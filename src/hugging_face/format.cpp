@@ -6,10 +6,11 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// model_type of the language model in LLaVA's config.json.
+/// model_type of the language model in the config.json of a model that sees images.
 json language_type(const json& file) {
   const json type = member_of(member_of(file, text_object), "model_type");
-  return type.is_null() ? json("llama") : type;
+  if (!type.is_null()) return type;
+  return member_of(file, "model_type") == gemma3_type ? json("gemma3_text") : json("llama");
 }
 
 }  // namespace
@@ -43,12 +44,21 @@ const Format& format_of(Family family) {
 
 const Format& format_of(const deck::ModelConfig& model) {
   if (!model.vision.present()) return format_of(model.family);
-  const Format* const format = llava_format(model.family);
-  check_usage(format != nullptr, "[model] family = \"", name_of(model.family),
-              "\" with [vision] layers = ", model.vision.layers,
-              ": transformers' LlavaForConditionalGeneration is read and written for the families ",
-              llava_families);
-  return *format;
+  const std::string mistake = image_format_mistake(model);
+  check_usage(mistake.empty(), "[model] family = \"", name_of(model.family),
+              "\" with [vision] layers = ", model.vision.layers, " and family = \"",
+              name_of(model.vision.family), "\": ", mistake);
+  return *image_format(model.family);
+}
+
+std::string image_format_mistake(const deck::ModelConfig& m) {
+  const bool gemma3 = m.vision.family == VisionFamily::gemma3;
+  if (gemma3 == (m.family == Family::gemma3) && image_format(m.family) != nullptr) return "";
+  return text(
+      "transformers' LlavaForConditionalGeneration is read and written for the families ",
+      llava_families,
+      R"( with an encoder of family "clip" or "siglip", and Gemma3ForConditionalGeneration )"
+      R"(for the family "gemma3" with an encoder of family "gemma3")");
 }
 
 const Format& format_of(const json& file, const std::string& path) {
@@ -57,15 +67,19 @@ const Format& format_of(const json& file, const std::string& path) {
   for (const auto name : names<Family>()) {
     const Format& format = format_of(parse<Family>(name).value());
     if (model_type == format.model_type) return format;
-    if (const Format* const llava = llava_format(format.family);
-        model_type == llava_type && llava != nullptr && language_type(file) == format.model_type)
-      return *llava;
+    if (const Format* const image = image_format(format.family);
+        image != nullptr && model_type == image->model_type &&
+        language_type(file) == format.model_type)
+      return *image;
     known += text(known.empty() ? "" : ", ", '"', format.model_type, '"');
   }
+  check_usage(model_type != gemma3_type, path, ": ", text_object,
+              ".model_type = ", shortened(language_type(file).dump()),
+              ", expected \"gemma3_text\"; Trireme imports no other model of this type");
   check_usage(model_type != llava_type, path, ": ", text_object,
               ".model_type = ", shortened(language_type(file).dump()), ", expected ",
               llava_families, "; Trireme imports no other language models that see images");
-  known += text(", \"", llava_type, '"');
+  known += text(", \"", llava_type, "\", \"", gemma3_type, '"');
   throw UsageError(text(path, ": model_type ",
                         model_type.is_null() ? "is missing" : "= " + shortened(model_type.dump()),
                         ", expected one of ", known, "; Trireme supports no other architecture"));

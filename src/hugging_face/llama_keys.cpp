@@ -357,7 +357,8 @@ ConfigKey cap(const char* name, const char* deck, NumberMember member, json othe
 json types(const M& m) {
   json list = json::array();
   for (std::int64_t layer = 0; layer < m.layers; ++layer)
-    list.push_back(m.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
+    list.push_back(m.window_of(m.first_decoder_layer() + layer) > 0 ? "sliding_attention"
+                                                                    : "full_attention");
   return list;
 }
 

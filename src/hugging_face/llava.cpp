@@ -1,6 +1,7 @@
-// Keys and tensors of models that see images, as LlavaForConditionalGeneration: the objects
-// vision_config and text_config of config.json, of which the second has the keys of llama.cpp, and
-// the tensors of an encoder of images, of the projector, and of the language model.
+// Keys and tensors of models that see images, as LlavaForConditionalGeneration, or for the family
+// gemma3 as Gemma3ForConditionalGeneration: the objects vision_config and text_config of
+// config.json, of which the second has the keys of llama.cpp, and the tensors of an encoder of
+// images, of the projector, and of the language model.
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/architecture/operation.hpp>
@@ -18,7 +19,8 @@ namespace {
 using M = deck::ModelConfig;
 using V = deck::VisionConfig;
 
-constexpr const char* class_name = "LlavaForConditionalGeneration";
+constexpr const char* llava_class = "LlavaForConditionalGeneration";
+constexpr const char* gemma3_class = "Gemma3ForConditionalGeneration";
 constexpr std::int64_t vision_size_limit = 1 << 20;
 constexpr std::int64_t image_limit = 16384;
 constexpr std::string_view tower = "vision_tower.";
@@ -33,7 +35,7 @@ bool is_clip(const M& m) {
 struct TextDefaults {
   Family family;
   std::int64_t feed_forward, vocabulary, positions;
-  static constexpr std::int64_t hidden = 4096, layers = 32, heads = 32;
+  std::int64_t hidden = 4096, layers = 32, heads = 32;
 
   json of(const std::string& key) const {
     if (key == "hidden_size") return hidden;
@@ -47,7 +49,8 @@ struct TextDefaults {
 constexpr std::array text_defaults{TextDefaults{Family::llama, 11008, 32000, 2048},
                                    TextDefaults{Family::mistral, 14336, 32000, 131072},
                                    TextDefaults{Family::qwen2, 22016, 151936, 32768},
-                                   TextDefaults{Family::qwen3, 22016, 151936, 32768}};
+                                   TextDefaults{Family::qwen3, 22016, 151936, 32768},
+                                   TextDefaults{Family::gemma3, 9216, 262208, 131072, 2304, 26, 8}};
 
 /// The language model alone.
 M text_of(const M& m) {
@@ -83,6 +86,39 @@ ConfigKey vision_family() {
   key.expected = R"("clip_vision_model" or "siglip_vision_model")";
   key.in_deck = [](const M& m) { return text('"', name_of(m.vision.family), '"'); };
   return std::move(key).without("clip_vision_model");
+}
+
+/// SigLIP's encoder as Gemma 3 uses it.
+ConfigKey gemma3_vision() {
+  ConfigKey key = vision_family();
+  key.read = [](const json& value, M& m) {
+    m.vision.family = VisionFamily::gemma3;
+    return value == "siglip_vision_model";
+  };
+  key.expected = R"("siglip_vision_model")";
+  return std::move(key).without("siglip_vision_model");
+}
+
+/// The tokens of an image, from which the side of the squares of patches follows. Read after
+/// vision_config.
+ConfigKey pooled_tokens() {
+  ConfigKey key;
+  key.name = "mm_tokens_per_image";
+  key.deck = "pool";
+  key.section = "vision";
+  key.write = [](const M& m) { return json(m.vision.tokens()); };
+  key.read = [](const json& value, M& m) {
+    const std::int64_t side = m.vision.patch > 0 ? m.vision.patches_per_side() : 0;
+    for (std::int64_t pool = 1; pool <= side; ++pool)
+      if (side % pool == 0 && value == side / pool * (side / pool)) {
+        m.vision.pool = pool;
+        return true;
+      }
+    return false;
+  };
+  key.expected = "the square of a divisor of image_size / patch_size";
+  key.in_deck = [](const M& m) { return text(m.vision.pool); };
+  return std::move(key).without(256);
 }
 
 /// The layer whose results the projector reads: 0 for the first layer's input, negative numbers
@@ -145,19 +181,27 @@ ConfigKey tied() {
   return std::move(key).without([](const M& m) { return json(m.tied_embeddings); });
 }
 
-ConfigKey class_of_model() {
+/// Embeddings of Gemma 3 are tied unless the file, not its text_config, says otherwise.
+ConfigKey gemma3_tied() {
+  return flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(true);
+}
+
+ConfigKey class_of_model(const char* class_name) {
   ConfigKey key = ignored("architectures");
-  key.read = [](const json& value, M&) {
+  key.read = [class_name](const json& value, M&) {
     return value.is_null() || value == json::array({class_name});
   };
   key.expected = text("[\"", class_name, "\"]");
   return key;
 }
 
-std::vector<ConfigKey> vision_keys() {
-  ConfigKey layers = whole("num_hidden_layers", "", &V::layers, layers_limit).without(12).free();
+std::vector<ConfigKey> vision_keys(bool gemma3) {
+  // LLaVA may not use the last layers: used_layers() is the deck's key.
+  ConfigKey layers =
+      whole("num_hidden_layers", gemma3 ? "layers" : "", &V::layers, layers_limit).without(12);
+  if (!gemma3) layers.binding = false;
   std::vector<ConfigKey> keys{
-      vision_family(),
+      gemma3 ? gemma3_vision() : vision_family(),
       std::move(layers),
       whole("hidden_size", "hidden", &V::hidden, vision_size_limit).without(768),
       whole("num_attention_heads", "heads", &V::heads, vision_size_limit).without(12),
@@ -191,19 +235,29 @@ std::vector<ConfigKey> text_keys(const Format& format) {
   return keys;
 }
 
+/// The keys of LLaVA's file besides its objects, and those of Gemma 3's.
+std::vector<ConfigKey> llava_keys() {
+  return {class_of_model(llava_class),
+          feature_layer(),
+          used_layers(),
+          select_strategy(),
+          fixed("projector_hidden_act", {"gelu"}),
+          fixed("multimodal_projector_bias", {true}),
+          written("image_seq_length", [](const M& m) { return json(m.vision.tokens()); }),
+          tied()};
+}
+std::vector<ConfigKey> gemma3_keys() {
+  std::vector<ConfigKey> keys{class_of_model(gemma3_class), pooled_tokens(), gemma3_tied()};
+  for (const char* name : {"boi_token_index", "eoi_token_index"}) keys.push_back(ignored(name));
+  return keys;
+}
+
 std::vector<ConfigKey> keys(const Format& format) {
   std::vector<ConfigKey> all;
   for (ConfigKey& key : text_keys(format)) all.push_back(in(text_object, std::move(key)));
-  for (ConfigKey& key : vision_keys()) all.push_back(in(vision_object, std::move(key)));
-  std::vector<ConfigKey> own{
-      class_of_model(),
-      feature_layer(),
-      used_layers(),
-      select_strategy(),
-      fixed("projector_hidden_act", {"gelu"}),
-      fixed("multimodal_projector_bias", {true}),
-      written("image_seq_length", [](const M& m) { return json(m.vision.tokens()); }),
-      tied()};
+  const bool gemma3 = format.family == Family::gemma3;
+  for (ConfigKey& key : vision_keys(gemma3)) all.push_back(in(vision_object, std::move(key)));
+  std::vector<ConfigKey> own = gemma3 ? gemma3_keys() : llava_keys();
   for (const char* name : {"image_token_index", "ignore_index", "vocab_size"})
     own.push_back(ignored(name));
   for (ConfigKey& key : with_general_keys(std::move(own))) all.push_back(std::move(key));
@@ -223,10 +277,10 @@ void check_config(const json& file, const M& m, Complaints& complaints) {
   llama_format(m.family).check(texts, text_of(m), of_text);
   complaints.add(of_text);
   const V& v = m.vision;
-  if (v.hidden % v.heads != 0)
+  if (v.heads > 0 && v.hidden % v.heads != 0)
     complaints.add(vision_object, ".hidden_size = ", v.hidden,
                    ", expected a multiple of num_attention_heads = ", v.heads);
-  if (v.image % v.patch != 0)
+  if (v.patch > 0 && v.image % v.patch != 0)
     complaints.add(vision_object, ".image_size = ", v.image,
                    ", expected a multiple of patch_size = ", v.patch);
 }
@@ -277,9 +331,21 @@ std::vector<Tensor> tensors(const M& m) {
   if (is_clip(m))  // transformers' spelling
     list.norm(text(tower, "pre_layrnorm"), D, architecture::prefix_of_layer(m, 0) + "first_norm");
   for (std::int64_t layer = 0; layer < v.layers; ++layer) list.layer(m, layer);
-  list.product(text(projector, "linear_1"), m.hidden, D, "projector.up");
-  list.product(text(projector, "linear_2"), m.hidden, m.hidden, "projector.down");
+  if (v.has_final_norm())
+    list.norm(text(tower, "post_layernorm"), D,
+              architecture::prefix_of_layer(m, v.layers - 1) + "final_norm");
+  if (v.pools())
+    list.add(text(projector, "mm_soft_emb_norm.weight"), {D}, "projector.norm.gain");
+  else
+    list.product(text(projector, "linear_1"), m.hidden, D, "projector.up");
+  if (!v.pools()) list.product(text(projector, "linear_2"), m.hidden, m.hidden, "projector.down");
   std::vector<Tensor> out = list.take();
+  if (v.pools())
+    out.push_back({text(projector, "mm_input_projection_weight"),
+                   {D, m.hidden},
+                   {{"projector.output"}},
+                   {m.hidden, D},
+                   {1, 0}});
   for (Tensor& tensor : llama_format(m.family).tensors(text_of(m))) {
     tensor.name = text(language, tensor.name);
     out.push_back(std::move(tensor));
@@ -312,8 +378,10 @@ bool strip(std::string_view& name, std::string_view prefix) {
 
 /// Whether the model does not use a tensor of the encoder.
 bool is_unused(std::string_view name, const M& m) {
-  for (const char* start : {"post_layernorm.", "head.", "embeddings.position_ids"})
+  for (const char* start : {"head.", "embeddings.position_ids"})
     if (name.starts_with(start)) return true;
+  if (m.vision.has_final_norm()) return false;
+  if (name.starts_with("post_layernorm.")) return true;
   if (!strip(name, "encoder.layers.")) return false;
   std::int64_t layer = -1;
   std::from_chars(name.data(), name.data() + name.size(), layer);
@@ -342,20 +410,24 @@ std::string today(std::string_view name, const M& m) {
 }
 
 Format format(Family family) {
+  const bool gemma3 = family == Family::gemma3;
   return {.family = family,
-          .model_type = llava_type,
+          .model_type = gemma3 ? gemma3_type : llava_type,
           .keys = keys(llama_format(family)),
-          .model_class = [](const M&) { return std::string(class_name); },
+          .model_class =
+              [](const M& m) {
+                return std::string(m.family == Family::gemma3 ? gemma3_class : llava_class);
+              },
           .check = check_config,
           .tensors = tensors,
           .copies = copies,
           .today = today,
-          .unused = unused};
+          .unused = gemma3 ? nullptr : unused};
 }
 
 }  // namespace
 
-const Format* llava_format(Family family) {
+const Format* image_format(Family family) {
   static const std::vector<Format> formats = [] {
     std::vector<Format> all;
     for (const TextDefaults& each : text_defaults) all.push_back(format(each.family));

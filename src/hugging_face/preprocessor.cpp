@@ -21,7 +21,9 @@ using Colours = std::array<double, 3>;
 constexpr Colours clip_mean{0.48145466, 0.4578275, 0.40821073};
 constexpr Colours clip_deviation{0.26862954, 0.26130258, 0.27577711};
 constexpr Colours half{0.5, 0.5, 0.5};
-constexpr int bicubic = 3;
+constexpr int bilinear = 2, bicubic = 3;
+/// Gemma 3's image processor, whose resampling is bilinear unless the file says otherwise.
+constexpr const char* gemma3_processor = "Gemma3";
 
 /// An image processor, and the file and object that describe it.
 struct Processor {
@@ -64,7 +66,9 @@ bool is_square(const json& size, std::int64_t side) {
 
 void check_normalisation(const json& members, bool clip, Complaints& complaints) {
   const json type = member_of(members, "image_processor_type");
-  const bool of_siglip = type.is_string() && type.get<std::string>().starts_with("Siglip");
+  const bool of_siglip =
+      type.is_string() && (type.get<std::string>().starts_with("Siglip") ||
+                           type.get<std::string>().starts_with(gemma3_processor));
   const auto expect = [&](const char* name, const Colours& expected, const Colours& otherwise) {
     json value = member_of(members, name);
     if (value.is_null()) value = otherwise;
@@ -97,9 +101,12 @@ ImagePreparation image_preparation(const std::string& folder, const deck::Vision
       "were trained with the expected values");
   const std::int64_t side = vision.image;
   const json size = member_of(members, "size"), crop = member_of(members, "crop_size");
-  const json resample = member_of(members, "resample");
+  const json type = member_of(members, "image_processor_type");
+  const bool of_gemma3 = type.is_string() && type.get<std::string>().starts_with(gemma3_processor);
+  json resample = member_of(members, "resample");
+  if (resample.is_null()) resample = of_gemma3 ? bilinear : bicubic;
   const bool resized = is_true(members, "do_resize", true) && !is_true(members, "do_pad", false) &&
-                       (resample.is_null() || resample == bicubic);
+                       !is_true(members, "do_pan_and_scan", false) && resample == bicubic;
   const bool cropped = is_true(members, "do_center_crop", clip);
   const bool crops = cropped && is_square(crop, side) &&
                      (size == side || member_of(size, "shortest_edge") == side);
@@ -110,8 +117,9 @@ ImagePreparation image_preparation(const std::string& folder, const deck::Vision
   }
   json steps = json::object();
   for (const char* name :
-       {"do_resize", "size", "resample", "do_center_crop", "crop_size", "do_pad"})
+       {"do_resize", "size", "do_center_crop", "crop_size", "do_pad", "do_pan_and_scan"})
     if (const json value = member_of(members, name); !value.is_null()) steps[name] = value;
+  steps["resample"] = resample;
   out.warning =
       text(path, " prepares images with ", steps.dump(), ", but `trireme tokenize --images ", side,
            "` does not; to train and evaluate with the same pixels, give images of ", side, " × ",

@@ -34,9 +34,10 @@ AttentionShape resolved(const AttentionShape& shape) {
         "attention with ", shape.heads, " heads in groups of ", group, ", the first without ",
         shape.heads_before, ", over ", groups,
         " key and value heads, expected the number that these heads use");
-  check(shape.window == 0 || (shape.window > 0 && shape.causal), "attention with a window of ",
-        shape.window, " tokens", shape.causal ? "" : " without a causal mask",
-        "; expected 1 or more tokens and a causal mask, or 0 for no window");
+  check(shape.window == 0 || (shape.window > 0 && (shape.causal || shape.has_key_ranges())),
+        "attention with a window of ", shape.window, " tokens",
+        shape.causal ? "" : " without a causal mask",
+        "; expected 1 or more tokens and a causal mask or ranges of keys, or 0 for no window");
   check(shape.cap >= 0, "attention with a soft cap of ", shape.cap, ", expected 0 or more");
   check(!shape.has_documents() || shape.causal,
         "attention to documents without a causal mask; expected a causal mask");
@@ -46,7 +47,8 @@ AttentionShape resolved(const AttentionShape& shape) {
   check(!shape.has_key_ranges() || !shape.causal,
         "attention to ranges of keys with a causal mask; expected no causal mask");
   if (shape.has_key_ranges()) {
-    expect_shape(shape.key_begin, "key_begin", {shape.tokens()});
+    if (shape.key_begin.data() != nullptr)
+      expect_shape(shape.key_begin, "key_begin", {shape.tokens()});
     expect_shape(shape.key_end, "key_end", {shape.tokens()});
   }
   check(!shape.has_biases() || shape.cap == 0, "attention with biases and a soft cap of ",
@@ -166,7 +168,8 @@ struct AttentionDecode {
     const std::int64_t r = team.league_rank() / shape.heads;
     const std::int64_t h = team.league_rank() % shape.heads;
     const std::int64_t b = rows.texts(r);
-    const std::int64_t positions = b < 0 ? 0 : rows.positions(r) + 1;
+    const std::int64_t own = b < 0 ? 0 : rows.positions(r) + 1;  // one past the row's position
+    const std::int64_t positions = b < 0 || rows.ends.data() == nullptr ? own : rows.ends(r);
     const std::int64_t column = shape.key_value_head(h) * shape.head_size;
     const auto size = static_cast<int>(shape.head_size);
     A* probabilities = aligned_scratch<A>(team, scratch_elements());
@@ -176,11 +179,10 @@ struct AttentionDecode {
     const bool has_sink = sinks.data() != nullptr;
     A largest = has_sink ? static_cast<A>(sinks(h)) : -infinity<A>;
     A sum = has_sink ? A(1) : A(0);
-    for (std::int64_t k0 = positions > 0 ? shape.first_key(positions - 1) : 0; k0 < positions;
-         k0 += block) {
+    for (std::int64_t k0 = own > 0 ? shape.first_key(own - 1) : 0; k0 < positions; k0 += block) {
       const auto count = static_cast<int>(positions - k0 < block ? positions - k0 : block);
       scores(team, probabilities, &q(r, h * size), &key_cache(b, k0, column), count);
-      if (shape.has_biases()) add_biases(team, probabilities, k0 - positions + 1, h, count);
+      if (shape.has_biases()) add_biases(team, probabilities, k0 - own + 1, h, count);
       team.team_barrier();
       A block_largest = largest;
       for (int j = 0; j < count; ++j)

@@ -98,6 +98,65 @@ void class_token_backward(const Exec& exec, View1<Accumulate<T>> dtoken, View2<c
 
 namespace {
 
+/// Number of images of `rows` squares.
+std::int64_t expect_squares(const PatchSquares& s, std::int64_t rows) {
+  check(s.pool >= 1 && s.side >= 1 && s.side % s.pool == 0, "squares of ", s.pool,
+        " patches in images of ", s.side);
+  check(rows % s.squares() == 0, rows, " squares, expected ", s.squares(), " for each image");
+  return rows / s.squares();
+}
+
+}  // namespace
+
+template <class T>
+void pool_patches(const Exec& exec, View2<T> y, View2<const T> x, const PatchSquares& squares) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(y, 1);
+  expect_shape(x, "x", {expect_squares(squares, extent(y, 0)) * squares.patches(), columns});
+  const PatchSquares s = squares;
+  const std::int64_t across = s.side / s.pool, all = s.squares();
+  for_rows(
+      "kernels/pool_patches", exec, extent(y, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const std::int64_t top = r % all / across * s.pool, left = r % across * s.pool;
+        const std::int64_t first = r / all * s.patches() + top * s.side + left;
+        T* to = row_of(y, r);
+        for_lanes(team, columns, [&](std::int64_t d) {
+          Acc sum = 0;
+          for (std::int64_t line = 0; line < s.pool; ++line)
+            for (std::int64_t column = 0; column < s.pool; ++column)
+              sum += static_cast<Acc>(x(first + line * s.side + column, d));
+          to[d] = static_cast<T>(sum / static_cast<Acc>(s.pool * s.pool));
+        });
+      });
+}
+
+template <class T>
+void pool_patches_backward(const Exec& exec, View2<T> dx, View2<const T> dy,
+                           const PatchSquares& squares, std::int64_t first_row) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(dx, 1);
+  const std::int64_t images = expect_squares(squares, extent(dy, 0));
+  expect_shape(dy, "dy", {extent(dy, 0), columns});
+  check(first_row >= 0 && first_row + extent(dx, 0) <= images * squares.patches(), "rows [",
+        first_row, ", ", first_row + extent(dx, 0), ") are not within the ", squares.patches(),
+        " patches of each image");
+  const PatchSquares s = squares;
+  const std::int64_t across = s.side / s.pool, all = s.squares();
+  for_rows(
+      "kernels/pool_patches_backward", exec, extent(dx, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const std::int64_t image = (first_row + r) / s.patches();
+        const std::int64_t patch = (first_row + r) % s.patches();
+        const std::int64_t square = patch / s.side / s.pool * across + patch % s.side / s.pool;
+        const T* from = row_of(dy, image * all + square);
+        const Acc number = static_cast<Acc>(s.pool * s.pool);
+        map_lanes(
+            team, columns, row_of(dx, r), [=](std::int64_t, Acc d) { return d / number; }, from);
+      });
+}
+
+namespace {
+
 template <class T>
 std::int64_t expect_places(View2<T> images, View1<const std::int32_t> rows, std::int64_t held,
                            const ImagePlaces& places) {
@@ -159,16 +218,19 @@ void splice_images_backward(const Exec& exec, View2<T> dx, View2<T> dimages, Vie
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                             \
-  template void image_patches<T>(const Exec&, View2<T>, View1<const std::int32_t>,         \
-                                 const ImageShape&, std::int64_t);                         \
-  template void add_class_token<T>(const Exec&, View2<T>, View1<const T>, std::int64_t,    \
-                                   std::int64_t);                                          \
-  template void class_token_backward<T>(const Exec&, View1<Accumulate<T>>, View2<const T>, \
-                                        std::int64_t, std::int64_t);                       \
-  template void splice_images<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,    \
-                                 View1<const std::int32_t>, const ImagePlaces&);           \
-  template void splice_images_backward<T>(const Exec&, View2<T>, View2<T>, View2<const T>, \
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void image_patches<T>(const Exec&, View2<T>, View1<const std::int32_t>,           \
+                                 const ImageShape&, std::int64_t);                           \
+  template void add_class_token<T>(const Exec&, View2<T>, View1<const T>, std::int64_t,      \
+                                   std::int64_t);                                            \
+  template void class_token_backward<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,   \
+                                        std::int64_t, std::int64_t);                         \
+  template void pool_patches<T>(const Exec&, View2<T>, View2<const T>, const PatchSquares&); \
+  template void pool_patches_backward<T>(const Exec&, View2<T>, View2<const T>,              \
+                                         const PatchSquares&, std::int64_t);                 \
+  template void splice_images<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,      \
+                                 View1<const std::int32_t>, const ImagePlaces&);             \
+  template void splice_images_backward<T>(const Exec&, View2<T>, View2<T>, View2<const T>,   \
                                           View1<const std::int32_t>, const ImagePlaces&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -330,6 +330,9 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
     key_begin_ = objective.field(crosses_ ? "key_begin" : "source_begin");
     key_end_ = objective.field(crosses_ ? "key_end" : "source_end");
   }
+  const deck::VisionConfig& vision = place.model().vision;
+  if (vision.present() && vision.sees_whole_images() && !of_encoder_)
+    key_end_ = architecture::objective_of(place.model()).field(architecture::key_end_field);
   if (place.axis.context().size() > 1)
     ring_.emplace(place.axis.context(), shape_, place.model().sequence);
   if (op.arrays.empty()) return;
@@ -356,8 +359,9 @@ auto AttentionOperation<P>::logsumexp(const PassArguments<P>& c) const -> View3<
 template <class P>
 kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) const {
   kernels::AttentionShape shape = shape_;
-  if (key_begin_) {
-    shape.key_begin = c.fields[*key_begin_];
+  if (key_begin_) shape.key_begin = c.fields[*key_begin_];
+  if (key_end_) {
+    shape.causal = false;
     shape.key_end = c.fields[*key_end_];
   } else {
     shape.positions = c.positions;

@@ -22,7 +22,7 @@ architecture::RankSizes pass_sizes(const deck::ModelConfig& model, const archite
           : architecture::rank_sizes(model, shard, rows, 1, false, rows * model.vocabulary);
   if (model.vision.present()) {
     if (source_rows > 0) return n;
-    n.source.micro = n.pixel_words = 0;
+    n.source.micro = n.pixel_words = n.projected = 0;
     n.source.tokens = n.source.rows = n.source.slice = 0;
     return n;
   }
@@ -70,7 +70,7 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
   };
   add(PassWidth::narrow, sizes.rows, 0);
   const std::int64_t longest = model_.encoder.sequence;
-  if (!model_.encoder.present()) add(PassWidth::wide, wide_rows, 0);
+  if (!model_.encoder.present()) add(PassWidth::wide, rows_of_wide_pass(model_), 0);
   if (model_.encoder.present()) add(PassWidth::source, 0, std::min(wide_rows, longest));
   if (model_.encoder.present() && longest > wide_rows) add(PassWidth::long_source, 0, longest);
   if (model_.vision.present()) add(PassWidth::source, 0, model_.source_rows());
@@ -99,7 +99,7 @@ void Decoder<P>::take_memory(Arena& arena) {
   const auto cache = [&](std::int64_t tokens) { return arena.take<T>(texts_, tokens, groups); };
   for (std::size_t layer = encoder_layers_; layer < narrow.layers.size(); ++layer) {
     if (is_projector(narrow, layer)) {
-      image_rows_ = arena.take<T>(texts_ * model_.source_rows(), model_.hidden);
+      image_rows_ = arena.take<T>(texts_ * model_.projected_rows(), model_.hidden);
       caches_.emplace_back();
       continue;
     }
@@ -141,7 +141,8 @@ void Decoder<P>::take_memory(Arena& arena) {
       p.pixels = arena.take<std::int32_t>(n.pixel_words);
       continue;
     }
-    const std::int64_t columns = p.reads_sources() ? 5 : model_.has_source() ? 4 : 3;
+    const bool wide = p.reads_sources() || sees_whole_images();
+    const std::int64_t columns = wide ? 5 : model_.has_source() ? 4 : 3;
     p.rows = arena.take<std::int32_t>(columns, p.count());
     p.on_host.resize(static_cast<std::size_t>(columns * p.count()));
   }
@@ -151,9 +152,10 @@ void Decoder<P>::take_memory(Arena& arena) {
 }
 
 /// With an encoder, the fourth column is the last position of the source of the row's text; with
-/// images, the row of the token's image among those of all texts. In a
-/// pass over sources, the fourth and the fifth column are the first row, and one past the last row,
-/// of the row's source; rows without a token see no row.
+/// images, the row of the token's image among those of all texts. If the tokens of an image see one
+/// another, the fifth column is one past the last position that the row's token sees. In a pass
+/// over sources, the fourth and the fifth column are the first row, and one past the last row, of
+/// the row's source; rows without a token see no row.
 template <class P>
 void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken> rows) {
   const auto count = static_cast<std::size_t>(p.count());
@@ -176,7 +178,8 @@ void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken
         value(3, r) =
             row.image_row < 0
                 ? -1
-                : static_cast<std::int32_t>(row.text * model_.source_rows() + row.image_row);
+                : static_cast<std::int32_t>(row.text * model_.projected_rows() + row.image_row);
+      if (sees_whole_images()) value(4, r) = end_of(rows, r);
       continue;
     }
     const auto number = static_cast<std::int32_t>(r);
@@ -194,6 +197,19 @@ void Decoder<P>::copy(const Handle& handle, Pass& p, std::span<const CachedToken
   }
   copy_to_device<std::int32_t>(handle, flat(p.rows), p.on_host);
   fence(handle, "model/decoder passes tokens");
+}
+
+/// The tokens up to the last one that a token sees must be in the pass.
+template <class P>
+std::int32_t Decoder<P>::end_of(std::span<const CachedToken> rows, std::size_t r) {
+  if (r >= rows.size() || rows[r].end == 0) return r < rows.size() ? rows[r].position + 1 : 1;
+  const CachedToken& row = rows[r];
+  const std::size_t last = r + static_cast<std::size_t>(std::max(row.end - 1 - row.position, 0));
+  check(row.end > row.position && last < rows.size() && rows[last].text == row.text &&
+            rows[last].position == row.end - 1,
+        "the token at position ", row.position, " of text ", row.text,
+        " sees the tokens before position ", row.end, ", which are not all in its pass");
+  return row.end;
 }
 
 template <class P>
@@ -254,6 +270,7 @@ void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, Pa
     decoding.source.end = p.column(4);
   } else {
     decoding.rows = {p.column(0), p.column(2)};
+    if (sees_whole_images()) decoding.rows.ends = p.column(4);
     if (model_.encoder.present()) decoding.source.ends = {p.column(0), p.column(3)};
     if (model_.vision.present()) decoding.images = {image_rows_, p.column(3)};
   }
@@ -275,7 +292,7 @@ void Decoder<P>::see(const Handle& handle, std::int32_t text,
   fence(handle, "model/decoder passes pixels");
   Decoding<P> decoding;
   decoding.queries = p.queries;
-  const std::int64_t rows = model_.source_rows();
+  const std::int64_t rows = model_.projected_rows();
   if (image_rows_.data() != nullptr) decoding.images.rows = rows_of(image_rows_, text * rows, rows);
   if (p.embedding) embed(handle, p, decoding);
   run_layers(handle, p, decoding);

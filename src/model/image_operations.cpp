@@ -78,6 +78,29 @@ void ClassTokenOperation<P>::backward_weight(const PassArguments<P>& c) const {
                                    axis_.rows().offset);
 }
 
+// ---- pool
+
+template <class P>
+PoolOperation<P>::PoolOperation(const architecture::Operation& op, const OperationPlace<P>& place)
+    : BlockOperation<P>(op),
+      axis_(place.axis_of(op.input())),
+      squares_{place.model().vision.patches_per_side(), place.model().vision.pool} {}
+
+template <class P>
+void PoolOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  const View2<T> own = c.values.matrix(this->op_.input());
+  const View2<T> all = axis_.gather(c.handle, c.scratch.all(axis_, own), own, "patches, forward");
+  kernels::pool_patches<T>(c.handle, c.values.matrix(this->op_.output), all, squares_);
+}
+
+template <class P>
+void PoolOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                      bool) const {
+  kernels::pool_patches_backward<T>(c.handle, axis_.own_part(c.values.gradient(this->op_.input())),
+                                    c.values.gradient(this->op_.output), squares_,
+                                    axis_.rows().offset);
+}
+
 // ---- splice
 
 template <class P>
@@ -85,8 +108,10 @@ SpliceOperation<P>::SpliceOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       images_axis_(place.axis_of(op.inputs[1])),
+      is_shared_(is_shared(place.plan.description, op.inputs[1]) &&
+                 !place.is_of_source(op.inputs[1])),
       field_(architecture::objective_of(place.model()).field(architecture::image_rows_field)),
-      places_{place.model().sequence, place.model().source_rows(), place.axis.rows().offset} {}
+      places_{place.model().sequence, place.model().projected_rows(), place.axis.rows().offset} {}
 
 template <class P>
 void SpliceOperation<P>::decode(const PassArguments<P>& c, const ImageDecoding<T>& images) const {
@@ -103,7 +128,9 @@ void SpliceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
   if (c.decoding != nullptr) return decode(c, c.decoding->images);
   const View2<T> own = c.values.matrix(this->op_.inputs[1]);
   const View2<T> images =
-      images_axis_.gather(c.handle, c.scratch.all(images_axis_, own), own, "images, forward");
+      is_shared_
+          ? own
+          : images_axis_.gather(c.handle, c.scratch.all(images_axis_, own), own, "images, forward");
   kernels::splice_images<T>(c.handle, c.values.matrix(this->op_.output),
                             c.values.matrix(this->op_.input()), images, rows(c), places_);
 }
@@ -112,7 +139,14 @@ void SpliceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation
 template <class P>
 void SpliceOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                         bool) const {
-  const View2<T> own = images_axis_.own_part(c.values.gradient(this->op_.inputs[1]));
+  const View2<T> dimages = c.values.gradient(this->op_.inputs[1]);
+  if (is_shared_) {
+    kernels::splice_images_backward<T>(c.handle, c.values.gradient(this->op_.input()), dimages,
+                                       c.values.gradient(this->op_.output), rows(c), places_);
+    if (images_axis_.cuts_tokens()) images_axis_.sum(c.handle, dimages, "images, backward");
+    return;
+  }
+  const View2<T> own = images_axis_.own_part(dimages);
   const View2<T> all = c.scratch.all(images_axis_, own);
   kernels::splice_images_backward<T>(c.handle, c.values.gradient(this->op_.input()),
                                      images_axis_.partial(all, own),
@@ -123,6 +157,7 @@ void SpliceOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
 #define TRIREME_INSTANTIATE(P)           \
   template class PatchesOperation<P>;    \
   template class ClassTokenOperation<P>; \
+  template class PoolOperation<P>;       \
   template class SpliceOperation<P>;
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)

@@ -421,6 +421,8 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<PatchesOperation<P>>(op, place);
     case OperationKind::class_token:
       return std::make_unique<ClassTokenOperation<P>>(op, place);
+    case OperationKind::pool:
+      return std::make_unique<PoolOperation<P>>(op, place);
     case OperationKind::splice:
       return std::make_unique<SpliceOperation<P>>(op, place);
   }

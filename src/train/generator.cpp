@@ -115,7 +115,8 @@ class TypedGenerator final : public Generator {
     std::vector<Group> groups;
     for (std::int64_t g = 0; g < groups_; ++g)
       groups.push_back(
-          {TextGroup(static_cast<std::int32_t>(g * places_), places_, sequence_, source_sequence_),
+          {TextGroup(static_cast<std::int32_t>(g * places_), places_, sequence_, source_sequence_,
+                     model::rows_of_wide_pass(architecture_.model), whole_images()),
            {},
            {}});
     std::size_t next = 0;
@@ -142,6 +143,11 @@ class TypedGenerator final : public Generator {
   }
 
  private:
+  /// Whether the tokens of an image see one another.
+  bool whole_images() const {
+    const deck::VisionConfig& vision = architecture_.model.vision;
+    return vision.present() && vision.sees_whole_images();
+  }
   Rank last() const { return pipeline_.size() - 1; }
   bool is_last() const { return pipeline_.rank() == last(); }
 

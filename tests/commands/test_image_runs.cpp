@@ -113,6 +113,46 @@ TEST_F(ImageRuns, LearnNamesOnAnyLayout) {
       << err();
 }
 
+/// Each image's tokens see one another. Texts are equal in passes over one and over several
+/// prompts, and with all layouts.
+TEST_F(ImageRuns, WholeImagesAreReadOnAnyLayout) {
+  const std::string keys =
+      "model.family=gemma3 model.window=3 model.full_attention_every=2 vision.family=gemma3 "
+      "vision.patch=3 vision.pool=2 vision.images=2 ";
+  const std::string launcher = std::string(TRIREME_MPIEXEC) + " -n ";
+  ASSERT_EQ(run(launcher +
+                "2 trireme train images.toml run.steps=30 parallel.tensor=2 "
+                "parallel.sequence_parallel=true " +
+                keys),
+            0)
+      << err();
+  folder_.write("more.jsonl", R"({"image": "i0.npy", "prompt": "Is it?"}
+{"image": "i1.npy", "prompt": "Is it? <image>"}
+{"images": ["i1.npy", "i2.npy"], "prompt": "<image> and <image>"}
+{"prompt": "Is it?"}
+)");
+  std::string texts;
+  for (const auto& [ranks, more] :
+       std::vector<std::pair<int, std::string>>{{1, ""},
+                                                {1, "--batch 1"},
+                                                {2, "parallel.tensor=2"},
+                                                {3, "parallel.pipeline=3 --batch 2"}}) {
+    SCOPED_TRACE(more);
+    ASSERT_EQ(run(text(launcher, ranks, " trireme generate images.toml ", keys, more,
+                       " --prompts more.jsonl --image-fit stretch --temperature 0 --tokens 6 "
+                       "-o texts.jsonl")),
+              0)
+        << err();
+    if (texts.empty()) texts = file("texts.jsonl");
+    EXPECT_EQ(file("texts.jsonl"), texts);
+  }
+  folder_.write("joined.jsonl", R"({"images": ["i0.npy", "i1.npy"], "prompt": "Is it?"})");
+  EXPECT_EQ(run("trireme generate images.toml --prompts joined.jsonl " + keys), 2);
+  EXPECT_NE(err().find("joined.jsonl:1 has two images without a token between them"),
+            std::string::npos)
+      << err();
+}
+
 TEST_F(ImageRuns, ReportOneErrorPerMistake) {
   ASSERT_EQ(run("trireme train images.toml run.steps=1"), 0) << err();
   folder_.write("two.jsonl", R"({"images": ["i0.npy", "i1.npy"], "prompt": "Is it?"})");

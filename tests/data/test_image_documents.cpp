@@ -1,3 +1,4 @@
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/data/image_documents.hpp>
@@ -12,6 +13,8 @@
 
 #include <cstring>
 #include <numeric>
+#include <span>
+#include <vector>
 
 namespace trireme::data {
 namespace {
@@ -97,6 +100,37 @@ TEST(ImageDocuments, HaveTheRowsAndThePixelsOfTheirImages) {
   EXPECT_EQ(bytes[108], 2);
 }
 
+TEST(ImageDocuments, BatchesHaveTheEndsOfTheKeysOfWholeImages) {
+  const TemporaryFolder folder;
+  const TokenFile file(write_documents(folder));
+  deck::Config config;
+  deck::ModelConfig& m = config.model;
+  m.layers = 1;
+  m.hidden = m.feed_forward = 8;
+  m.heads = m.key_value_heads = 2;
+  m.sequence = 9;
+  m.vocabulary = 257;
+  m.vision = clip_of(2);
+  m.vision.family = VisionFamily::gemma3;
+  m.vision.patch = 1;
+  m.vision.pool = 3;
+  const auto reader = make_batch_reader(config);
+  const auto objective = architecture::objective_of(m);
+  std::vector<std::vector<std::int32_t>> fields;
+  for (const auto& field : objective.fields)
+    fields.emplace_back(static_cast<std::size_t>(4 * field.per_sample), 99);
+  const std::vector<std::span<std::int32_t>> spans(fields.begin(), fields.end());
+  reader->read(Windows(file, SampleForm(m)), 0, 3, spans);  // of four samples
+  using Row = std::vector<std::int32_t>;
+  EXPECT_EQ(fields[objective.field("image_rows")],
+            (Row{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0,  1,  2,  3,  -1, -1, -1, -1,
+                 0,  1,  2,  3,  4,  5,  6,  7,  -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(fields[objective.field("key_end")],
+            (Row{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 5, 5, 5, 5, 6, 7, 8, 9,
+                 8, 8, 8, 8, 8, 8, 8, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9}))
+      << "two images without text between them are one";
+}
+
 TEST(ImageDocuments, RejectFilesThatDoNotFitTheModel) {
   const TemporaryFolder folder;
   const TokenFile file(write_documents(folder));
@@ -128,6 +162,13 @@ TEST(ImageDocuments, RejectFilesThatDoNotFitTheModel) {
             path +
                 ": an image has 4 tokens, but [vision] image = 6 and patch = 2 give 9 patches; "
                 "tokenize with --image-tokens 9");
+  other.family = VisionFamily::gemma3;
+  other.patch = 1;
+  other.pool = 2;
+  EXPECT_EQ(mistake(other, 8),
+            path +
+                ": an image has 4 tokens, but [vision] image = 6, patch = 1 and pool = 2 give 9 "
+                "squares of patches; tokenize with --image-tokens 9");
   EXPECT_THROW(Windows(file, SampleForm(8)), UsageError) << "a model that sees no images";
 }
 

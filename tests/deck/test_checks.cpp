@@ -369,6 +369,20 @@ TEST(Checks, ImagesNeedSizesThatFit) {
           {"parallel.partition=[1, 3]", "has 4 layers in all"},
           {"run.prompts=a.txt", "choose prompts = \"\""}})
     expect_contains(mistakes_of(example, with({key})), message);
+  for (const auto& [key, message] : std::vector<std::pair<std::string, std::string>>{
+           {"vision.pool=2",
+            "[vision] pool = 2 (command line) has no effect with [vision] family = \"clip\""},
+           {"vision.family=gemma3",
+            "does not divide the 3 patches of a side of [vision] image = 12 (command line); choose "
+            "1 or 3"}})
+    expect_contains(mistakes_of(example, with({key})), message);
+  const ModelConfig pooled =
+      parse_deck(example, "a.toml",
+                 {"vision.layers=2", "vision.hidden=24", "vision.heads=3", "vision.image=16",
+                  "vision.patch=1", "vision.family=gemma3"})
+          .config.model;
+  EXPECT_EQ(pooled.vision.pool, 4);
+  EXPECT_EQ(pooled.vision.tokens(), 16);
   expect_contains(mistakes_of(example, {"vision.hidden=24"}),
                   "[vision] hidden = 24 (command line) has no effect with [vision] layers = 0 "
                   "(default); set layers, or remove hidden");

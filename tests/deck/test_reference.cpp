@@ -82,6 +82,7 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
                                  "vision.feed_forward",
                                  "vision.image",
                                  "vision.patch",
+                                 "vision.pool",
                                  "data.start_token",
                                  "data.end_token",
                                  "data.sentinel_token"};

@@ -9,7 +9,8 @@ Export: a model that Trireme has trained on 2 tensor times 2 pipeline ranks is e
 transformers must load it without missing, unexpected or mismatched keys and compute the loss that `trireme eval` prints.
 Import: a model with random weights, written by transformers' save_pretrained as one file and in shards, is imported.
 `trireme eval` must print the loss that transformers computes, and an export of the import must have the same bits.
-LlavaForConditionalGeneration, which reads images, is compared by the logits after import and export.
+LlavaForConditionalGeneration and Gemma3ForConditionalGeneration, which read images, are compared by the logits after import
+and export.
 """
 import argparse
 import importlib.util
@@ -25,7 +26,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
-                          DeepseekV3Config, DeepseekV3ForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
+                          DeepseekV3Config, DeepseekV3ForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3Config,
+                          Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
@@ -296,12 +298,23 @@ def llavas():
                 vision_feature_select_strategy="default" if layer == -2 else "full"))
 
 
+def gemma3s():
+    vision = dict(hidden_size=30, intermediate_size=50, num_attention_heads=5, num_hidden_layers=2, image_size=12, patch_size=2)
+    text = dict(num_hidden_layers=7, hidden_size=144, num_attention_heads=6, num_key_value_heads=3, intermediate_size=100, head_dim=32,
+                max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY)
+    for window in (5, 17):
+        yield f"gemma3 with images, a window of {window}", Gemma3ForConditionalGeneration(Gemma3Config(
+            vision_config=SiglipVisionConfig(**vision), text_config=Gemma3TextConfig(sliding_window=window, **text),
+            image_token_index=7, mm_tokens_per_image=9))
+
+
 def images_come_in(bench, number, name, model):
     """Logits of a text with an image, before and after import and export."""
     torch.manual_seed(number)
     with torch.no_grad():
         for parameter, p in model.named_parameters():
-            p.copy_(torch.randn(p.shape) * 0.1 + (1 if "norm" in parameter and parameter.endswith("weight") else 0))
+            around_one = "norm" in parameter and parameter.endswith("weight") and not name.startswith("gemma3")
+            p.copy_(torch.randn(p.shape) * 0.1 + (1 if around_one else 0))
     folder = f"theirs{number}"
     model.eval().save_pretrained(bench.folder / folder)
     (bench.folder / f"{folder}.toml").write_text(f"{bench.run('trireme', 'import', folder)}{REST}[data]\n{DATA}")
@@ -310,9 +323,11 @@ def images_come_in(bench, number, name, model):
     again = load(type(model), bench.folder / f"again_{folder}")
     tokens = torch.randint(8, VOCABULARY, (2, SEQUENCE))
     tokens[:, 5:14] = 7
-    pixels = torch.randn(2, 3, 12, 12)
+    inputs = dict(input_ids=tokens, pixel_values=torch.randn(2, 3, 12, 12))
+    if name.startswith("gemma3"):
+        inputs["token_type_ids"] = (tokens == 7).long()
     with torch.no_grad():
-        logits, others = (m(input_ids=tokens, pixel_values=pixels).logits for m in (model, again))
+        logits, others = (m(**inputs).logits for m in (model, again))
     expect(torch.equal(logits, others), f"{name}: logits differ by up to {(logits - others).abs().max()}")
     print(f"in, {name}: the same logits after import and export", flush=True)
 
@@ -337,7 +352,7 @@ def main():
             for number, (name, model) in enumerate(models()):
                 if options.only in name:
                     come_in(bench, first + number, name, model, has_loss)
-        for number, (name, model) in enumerate(llavas()):
+        for number, (name, model) in enumerate([*llavas(), *gemma3s()]):
             if options.only in name:
                 images_come_in(bench, 300 + number, name, model)
 

@@ -9,7 +9,8 @@
 #include <functional>
 #include <tuple>
 
-/// Models that see images as Hugging Face's LlavaForConditionalGeneration.
+/// Models that see images as Hugging Face's LlavaForConditionalGeneration and
+/// Gemma3ForConditionalGeneration.
 namespace trireme::hugging_face {
 namespace {
 
@@ -27,6 +28,10 @@ deck::ModelConfig odd_llava(VisionFamily family, bool tied = false,
               .image = 6,
               .patch = 2,
               .images = 3};
+  if (family != VisionFamily::gemma3) return m;
+  m.vision.patch = 1;
+  m.vision.pool = 3;
+  m.full_attention_every = m.full_attention_every > 0 ? 2 : 0;
   return m;
 }
 
@@ -120,6 +125,20 @@ INSTANTIATE_TEST_SUITE_P(All, LlavaModels,
                                        name_of(std::get<2>(model.param)));
                          });
 
+class ImageModels : public LlavaModels {};
+INSTANTIATE_TEST_SUITE_P(All, ImageModels,
+                         ::testing::Values(std::tuple{VisionFamily::clip, false, Family::llama},
+                                           std::tuple{VisionFamily::clip, true, Family::qwen2},
+                                           std::tuple{VisionFamily::siglip, false, Family::mistral},
+                                           std::tuple{VisionFamily::siglip, true, Family::qwen3},
+                                           std::tuple{VisionFamily::gemma3, true, Family::gemma3},
+                                           std::tuple{VisionFamily::gemma3, false, Family::gemma3}),
+                         [](const auto& model) {
+                           return text(name_of(std::get<0>(model.param)), '_',
+                                       name_of(std::get<2>(model.param)),
+                                       std::get<1>(model.param) ? "_tied" : "");
+                         });
+
 TEST_P(LlavaModels, KeysAreWrittenAndReadBack) {
   const json file = json::parse(config_text(model_, DType::bf16, {9, 11}, -1, 8));
   const bool clip = model_.vision.has_class_token();
@@ -156,15 +175,17 @@ TEST_P(LlavaModels, KeysAreWrittenAndReadBack) {
 }
 
 /// Exports have the names of transformers 5; files of other versions have other names.
-TEST_P(LlavaModels, ImportsHaveTheBitsOfExportsWithEachSpelling) {
+TEST_P(ImageModels, ImportsHaveTheBitsOfExportsWithEachSpelling) {
   const TemporaryFolder folder;
   const Weights weights = weights_of(model_);
   const auto from = write_checkpoint(folder.file("from"), model_, weights);
   std::filesystem::create_directory(folder.file("exported"));
   export_weights(checkpoint::Reader(from), model_, DType::fp32, folder.file("exported"));
   const TensorFolder exported(folder.file("exported"));
+  const bool whole = model_.vision.has_final_norm();  // the model has all layers and their norm
   for (const char* bias :
        {"vision_tower.post_layernorm.weight", "vision_tower.post_layernorm.bias"}) {
+    if (whole) continue;
     const float one = std::string_view(bias).ends_with("weight") ? 1.0f : 0.0f;
     const Words all = values(exported, bias);
     ASSERT_EQ(all.size(), 20u);
@@ -196,10 +217,13 @@ TEST_P(LlavaModels, ImportsHaveTheBitsOfExportsWithEachSpelling) {
     for (const StoredTensor& tensor : exported.tensors())
       plan.push_back({rename(tensor.info->name), DType::fp32, tensor.info->shape});
     // Tensors that no model uses, or that this one does not.
-    plan.push_back({rename("vision_tower.encoder.layers.3.mlp.fc1.bias"), DType::fp32, {33}});
-    plan.push_back({rename("vision_tower.encoder.layers.17.mlp.fc1.bias"), DType::fp32, {33}});
+    const std::size_t own = plan.size();
+    for (const char* later : {"3", "17"})
+      if (!whole)
+        plan.push_back({rename(text("vision_tower.encoder.layers.", later, ".mlp.fc1.bias")),
+                        DType::fp32,
+                        {33}});
     plan.push_back({rename("vision_tower.head.probe"), DType::fp32, {1, 1, 20}});
-    const std::size_t own = plan.size() - 3;
     FolderWriter writer(in, plan, 0);
     for (std::size_t i = 0; i < plan.size(); ++i) {
       std::string bytes(static_cast<std::size_t>(checkpoint::volume(plan[i].shape) * 4), '\1');
@@ -219,7 +243,7 @@ TEST_P(LlavaModels, ImportsHaveTheBitsOfExportsWithEachSpelling) {
   }
 }
 
-TEST_P(LlavaModels, EachElementBelongsToOneTensor) {
+TEST_P(ImageModels, EachElementBelongsToOneTensor) {
   std::int64_t elements = 0;
   for (const Tensor& tensor : format_of(model_).tensors(model_))
     elements += checkpoint::volume(tensor.shape);
@@ -360,6 +384,136 @@ TEST(ConfigLlava, ExportsDescribeTheLayersThatTheModelHas) {
       {"vision_config.num_hidden_layers = 3 instead of 4", "vision_feature_layer = -1, added",
        "vision_config.vision_use_head = false, added", "image_token_index = 8 instead of 7",
        "text_config.eos_token_id = [2,9] instead of 2"});
+}
+
+/// A config.json of Gemma 3 with images, whose objects have only the members without a default
+/// here, and these changes.
+std::string gemma3_with(const json& changes = json::object()) {
+  json file = json::parse(R"({
+    "model_type": "gemma3", "image_token_index": 7, "mm_tokens_per_image": 4,
+    "text_config": {"num_hidden_layers": 2, "hidden_size": 144, "num_attention_heads": 6,
+      "num_key_value_heads": 3, "intermediate_size": 333, "vocab_size": 503},
+    "vision_config": {"num_hidden_layers": 4, "hidden_size": 20, "num_attention_heads": 5,
+      "intermediate_size": 33, "image_size": 12, "patch_size": 2}})");
+  file.merge_patch(changes);
+  return file.dump();
+}
+
+TEST(ConfigGemma3Images, PublishedFileIsRead) {
+  // The file of google/gemma-3-4b-it.
+  const ModelFile known = parse_config(R"({
+    "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999,
+    "eoi_token_index": 256000, "eos_token_id": [1, 106], "image_token_index": 262144,
+    "initializer_range": 0.02, "mm_tokens_per_image": 256, "model_type": "gemma3",
+    "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+      "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+      "sliding_window": 1024},
+    "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0",
+    "vision_config": {"hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
+      "model_type": "siglip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 27,
+      "patch_size": 14, "vision_use_head": false}})",
+                                       "c");
+  const deck::ModelConfig& m = known.model;
+  EXPECT_EQ(m.family, Family::gemma3);
+  EXPECT_EQ(m.layers, 34);
+  EXPECT_EQ(m.heads, 8);
+  EXPECT_EQ(m.key_value_heads, 4);
+  EXPECT_EQ(m.head_size(), 256);
+  EXPECT_EQ(m.vocabulary, 262208);
+  EXPECT_EQ(m.sequence, 131072);
+  EXPECT_EQ(m.window, 1024);
+  EXPECT_EQ(m.full_attention_every, 6);
+  EXPECT_EQ(m.rope_factor, 8);
+  EXPECT_TRUE(m.tied_embeddings);
+  EXPECT_EQ(m.vision.family, VisionFamily::gemma3);
+  EXPECT_EQ(m.vision.layers, 27);
+  EXPECT_EQ(m.vision.pool, 4);
+  EXPECT_EQ(m.vision.tokens(), 256);
+  EXPECT_EQ(known.image_token, 262144);
+  EXPECT_TRUE(known.unknown.empty()) << known.unknown.front();
+}
+
+TEST(ConfigGemma3Images, KeysAreWrittenAndReadBack) {
+  for (const bool tied : {false, true}) {
+    const deck::ModelConfig model = odd_llava(VisionFamily::gemma3, tied, Family::gemma3);
+    const json file = json::parse(config_text(model, DType::bf16, {9, 11}, -1, 8));
+    EXPECT_EQ(file["architectures"], json::array({"Gemma3ForConditionalGeneration"}));
+    EXPECT_EQ(file["model_type"], "gemma3");
+    EXPECT_EQ(file["image_token_index"], 8);
+    EXPECT_EQ(file["mm_tokens_per_image"], 4);
+    EXPECT_EQ(file["tie_word_embeddings"], tied);
+    EXPECT_EQ(file["text_config"]["model_type"], "gemma3_text");
+    EXPECT_EQ(file["text_config"]["layer_types"][0], "sliding_attention");
+    EXPECT_EQ(file["text_config"]["layer_types"][1], "full_attention");
+    EXPECT_EQ(file["vision_config"]["model_type"], "siglip_vision_model");
+    EXPECT_EQ(file["vision_config"]["vision_use_head"], false);
+    EXPECT_FALSE(file.contains("vision_feature_layer"));
+    const ModelFile back = parse_config(file.dump(), "c");
+    deck::ModelConfig expected = model;
+    expected.vision.images = 1;
+    EXPECT_EQ(back.model, expected);
+    EXPECT_TRUE(back.unknown.empty()) << back.unknown.front();
+    const deck::Deck deck = deck_of(model_toml(back));
+    EXPECT_EQ(deck.config.model, expected);
+    EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+    EXPECT_EQ(message_of([&] { expect_same_model(back, deck); }), "no error");
+    EXPECT_TRUE(differences(back, deck).empty());
+  }
+}
+
+TEST(ConfigGemma3Images, OnlyTheFileSaysWhetherEmbeddingsAreTied) {
+  const auto tied = [](const char* changes) {
+    return parse_config(gemma3_with(json::parse(changes)), "c").model.tied_embeddings;
+  };
+  EXPECT_TRUE(tied("{}"));
+  EXPECT_TRUE(tied(R"({"text_config": {"tie_word_embeddings": false}})"));
+  EXPECT_FALSE(tied(R"({"tie_word_embeddings": false})"));
+}
+
+TEST(ConfigGemma3Images, WrongValuesAreRejected) {
+  const auto rejected = [](const char* changes, const std::string& words) {
+    expect_mentions(refusal(gemma3_with(json::parse(changes))), {"here/config.json", words});
+  };
+  rejected(R"({"mm_tokens_per_image": 5})",
+           "mm_tokens_per_image = 5, expected the square of a divisor of image_size / patch_size");
+  rejected(R"({"mm_tokens_per_image": 16})", "mm_tokens_per_image = 16, expected the square");
+  rejected(R"({"vision_config": {"patch_size": 0}})", "vision_config.patch_size = 0, expected");
+  rejected(R"({"vision_config": {"model_type": "clip_vision_model"}})",
+           R"(vision_config.model_type = "clip_vision_model", expected "siglip_vision_model")");
+  rejected(R"({"text_config": {"model_type": "gemma2"}})",
+           R"(text_config.model_type = "gemma2", expected "gemma3_text")");
+  rejected(R"({"text_config": {"use_bidirectional_attention": true}})",
+           "text_config.use_bidirectional_attention = true");
+  rejected(R"({"architectures": ["Gemma3ForSequenceClassification"]})",
+           R"(expected ["Gemma3ForConditionalGeneration"])");
+  rejected(R"({"image_token_index": 503})", "image_token_index = 503, expected an id below");
+  // Neither class has this encoder before this language model.
+  for (const auto& [vision, language] :
+       {std::pair{VisionFamily::gemma3, Family::llama}, {VisionFamily::siglip, Family::gemma3}}) {
+    const deck::ModelConfig model = odd_llava(vision, true, language);
+    expect_mentions(
+        message_of([&] { format_of(model); }),
+        {text("family = \"", name_of(language), "\" with [vision] layers = 3 and family"),
+         "LlavaForConditionalGeneration", "Gemma3ForConditionalGeneration"});
+  }
+}
+
+TEST(ImagePreparation, IsBilinearForGemma3UnlessTheFileSaysOtherwise) {
+  const TemporaryFolder folder;
+  const std::string at = folder.path().string();
+  const deck::VisionConfig vision = odd_llava(VisionFamily::gemma3).vision;
+  const auto of = [&](const std::string& members) {
+    folder.write(image_processor_name,
+                 R"({"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 6,
+                     "width": 6})" +
+                     members + "}");
+    return image_preparation(at, vision);
+  };
+  EXPECT_EQ(of(R"(, "resample": 3, "do_pan_and_scan": null)").warning, "");
+  EXPECT_EQ(of(R"(, "resample": 3)").fit, "stretch");
+  expect_mentions(of("").warning, {"\"resample\":2"});
+  expect_mentions(of(R"(, "resample": 3, "do_pan_and_scan": true)").warning,
+                  {"\"do_pan_and_scan\":true"});
 }
 
 TEST(ImagePreparation, FollowsFromTheFoldersProcessor) {

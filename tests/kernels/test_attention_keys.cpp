@@ -277,6 +277,127 @@ TYPED_TEST(AttentionToKeys, RangesAlsoApplyToOwnKeys) {
                      "dqkv");
 }
 
+/// Ends of the keys of tokens that see no later tokens, except in two blocks of each sample, as
+/// images in a text.
+std::vector<std::int32_t> ends_with_blocks(const AttentionShape& s) {
+  std::vector<std::int32_t> ends;
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t i = 0; i < s.sequence; ++i) {
+      std::int64_t end = i + 1;
+      for (const auto& [first, last] :
+           {std::pair{s.sequence / 9 + b, s.sequence / 2}, {s.sequence / 2 + 2, s.sequence - b}})
+        if (i >= first && i < last) end = last;
+      ends.push_back(static_cast<std::int32_t>(end));
+    }
+  return ends;
+}
+
+/// With windows of less and of more tokens than a block, soft caps and dropout.
+template <class F>
+void for_block_cases(const std::vector<std::int64_t>& sequences, const F& f) {
+  for (const std::int64_t sequence : sequences)
+    for (const std::int64_t window : {std::int64_t{0}, std::int64_t{5}, sequence - 3})
+      for (const double cap : {0.0, 2.0})
+        for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
+          AttentionShape s{2, sequence, 4, 2, 16, false};
+          s.window = window;
+          s.cap = cap;
+          const DeviceArray<std::int32_t> ends(ends_with_blocks(s));
+          s.key_end = ends.flat();
+          SCOPED_TRACE(
+              text(describe(s), " window ", window, " cap ", cap, " dropout ", dropout.rate));
+          f(s, dropout);
+        }
+}
+
+TYPED_TEST(AttentionToKeys, BlocksOfTokensSeeOneAnother) {
+  using T = TypeParam;
+  for_block_cases({13, 150}, [](const AttentionShape& s, const AttentionDropout& dropout) {
+    const auto qkv = random_qkv<T>(s), grad = random_gradient<T>(s);
+    const auto o = run_forward(qkv, s, dropout).o;
+    const auto expected = reference::attention(qkv, s, dropout).o;
+    for (std::size_t i = 0; i < o.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(o[i]), expected[i], error_of_output<T>(s, dropout)) << i;
+    const std::vector<double> x(qkv.begin(), qkv.end()), g(grad.begin(), grad.end());
+    expect_gradient<T>(run_backward(qkv, grad, s, dropout), run_backward(x, g, s, dropout), s,
+                       "dqkv");
+  });
+}
+
+TEST(AttentionToKeys, GradientsOfBlocksMatchFiniteDifferences) {
+  for_block_cases({13, 70}, [](const AttentionShape& s, const AttentionDropout& dropout) {
+    const auto qkv = random_qkv<double>(s), grad = random_gradient<double>(s);
+    const auto found = run_backward(qkv, grad, s, dropout);
+    const std::int64_t columns = s.qkv_columns(), queries = s.heads * s.head_size;
+    const std::int64_t keys = queries + s.key_value_heads * s.head_size;
+    const double step = 1e-5, bound = 1e-9 * static_cast<double>(grad.size() + 10);
+    for (const auto& [first, last] :
+         {std::pair{std::int64_t{0}, queries}, {queries, keys}, {keys, columns}}) {
+      auto direction = uniform<double>(static_cast<std::int64_t>(qkv.size()), 5);
+      for (std::size_t i = 0; i < direction.size(); ++i)
+        if (const auto c = static_cast<std::int64_t>(i) % columns; c < first || c >= last)
+          direction[i] = 0;
+      const auto loss = [&](double t) {
+        std::vector<double> moved = qkv;
+        for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += t * direction[i];
+        return reference::dot(reference::attention(moved, s, dropout).o, grad);
+      };
+      EXPECT_NEAR(reference::dot(found, direction), (loss(step) - loss(-step)) / (2 * step), bound);
+    }
+  });
+}
+
+/// Without blocks, ends are a causal mask, also in a window.
+TYPED_TEST(AttentionToKeys, EndsOfTextAreACausalMask) {
+  using T = TypeParam;
+  for (const std::int64_t window : {0, 7, 90}) {
+    AttentionShape causal{2, 140, 4, 2, 16};
+    causal.window = window;
+    std::vector<std::int32_t> numbers;
+    for (std::int64_t t = 0; t < causal.tokens(); ++t)
+      numbers.push_back(static_cast<std::int32_t>(t % causal.sequence + 1));
+    const DeviceArray<std::int32_t> ends(numbers);
+    AttentionShape ranged = causal;
+    ranged.causal = false;
+    ranged.key_end = ends.flat();
+    const auto qkv = random_qkv<T>(causal);
+    const auto expected = reference::attention(qkv, causal).o;
+    const auto found = run_forward(qkv, ranged).o;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(found[i]), expected[i], error_of_output<T>(causal, {})) << i;
+  }
+}
+
+/// The tokens of a text in a cache, which see the tokens up to their end.
+TYPED_TEST(AttentionToKeys, DecodedBlocksMatchForward) {
+  using T = TypeParam;
+  for (const std::int64_t window : {0, 5, 90}) {
+    AttentionShape s{1, 130, 2, 1, 16, false};
+    s.window = window;
+    const auto numbers = ends_with_blocks(s);
+    const DeviceArray<std::int32_t> ends(numbers);
+    s.key_end = ends.flat();
+    const auto qkv = random_qkv<T>(s);
+    const auto expected = run_forward(qkv, s).o;
+    const std::int64_t queries = 32, shared = 16, columns = s.qkv_columns();
+    const DeviceArray<T> q(take_columns(qkv, columns, {{0, queries}}));
+    const DeviceArray<T> keys(take_columns(qkv, columns, {{queries, queries + shared}}));
+    const DeviceArray<T> values(take_columns(qkv, columns, {{queries + shared, columns}}));
+    std::vector<std::int32_t> places;
+    for (std::int32_t i = 0; i < s.sequence; ++i) places.push_back(i);
+    const DeviceArray<std::int32_t> texts(s.sequence), positions(places);
+    const DeviceArray<T> o(s.sequence * queries, T(NAN));
+    attention_decode<T>(Exec{}, o.matrix(s.sequence, queries), q.matrix(s.sequence, queries),
+                        keys.cube(1, s.sequence, shared), values.cube(1, s.sequence, shared),
+                        {texts.flat(), positions.flat(), ends.flat()}, s);
+    const auto found = o.values();
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(found[i]), static_cast<double>(expected[i]),
+                  2 * error_of_output<T>(s, {}))
+          << i;
+  }
+}
+
 /// A row attends to the first n keys of a text, and to none if n = 0.
 TYPED_TEST(AttentionToKeys, DecodedRowsMatchForward) {
   using T = TypeParam;

@@ -163,6 +163,51 @@ TYPED_TEST(Images, RowsOfImagesTakeThePlacesOfTokens) {
   }
 }
 
+TYPED_TEST(Images, SquaresOfPatchesHaveTheirMeans) {
+  using T = TypeParam;
+  constexpr std::int64_t images = 3;
+  for (const auto& [side, pool] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {4, 2}, {6, 3}, {6, 2}, {5, 5}})
+    for (const std::int64_t columns : small_sizes) {
+      const PatchSquares squares{side, pool};
+      const std::int64_t patches = images * side * side, across = side / pool;
+      const std::int64_t means = images * across * across;
+      const auto x = random_numbers<T>(patches * columns, 1),
+                 dy = random_numbers<T>(means * columns, 2);
+      std::vector<double> y(static_cast<std::size_t>(means * columns)), sizes(y), dx;
+      const double number = static_cast<double>(pool * pool);
+      for (std::int64_t image = 0; image < images; ++image)
+        for (std::int64_t line = 0; line < side; ++line)
+          for (std::int64_t column = 0; column < side; ++column)
+            for (std::int64_t d = 0; d < columns; ++d) {
+              const auto at = static_cast<std::size_t>(
+                  (image * side * side + line * side + column) * columns + d);
+              const auto square = static_cast<std::size_t>(
+                  ((image * across + line / pool) * across + column / pool) * columns + d);
+              y[square] += x[at] / number;
+              sizes[square] += std::abs(x[at]) / number;
+              dx.push_back(dy[square] / number);
+            }
+      const DeviceArray<T> d_x(x), d_y(means * columns), d_dy(dy), d_dx(patches * columns);
+      pool_patches<T>(Exec{}, d_y.matrix(means, columns), d_x.matrix(patches, columns), squares);
+      const auto parts = uneven_parts(patches, 3);
+      for (std::size_t p = 0; p + 1 < parts.size(); ++p)
+        pool_patches_backward<T>(Exec{}, rows_of(d_dx, columns, parts[p], parts[p + 1]),
+                                 d_dy.matrix(means, columns), squares, parts[p]);
+      // A sum of `number` terms in any order, here and there, and the quotient.
+      expect_close(d_y.values(), y,
+                   [&](std::size_t i) { return (2 * number + 1) * TestFixture::eps * sizes[i]; });
+      expect_close(d_dx.values(), dx,
+                   [&](std::size_t i) { return TestFixture::eps * std::abs(dx[i]); });
+      EXPECT_THROW(pool_patches_backward<T>(Exec{}, d_dx.matrix(patches, columns),
+                                            d_dy.matrix(means, columns), squares, 1),
+                   Error);
+      EXPECT_THROW(pool_patches<T>(Exec{}, d_y.matrix(means, columns), d_x.matrix(patches, columns),
+                                   {side, pool + side}),
+                   Error);
+    }
+}
+
 TYPED_TEST(Images, WrongShapesAreErrors) {
   using T = TypeParam;
   const DeviceArray<std::int32_t> rows(image_of_token);

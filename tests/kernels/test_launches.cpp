@@ -259,6 +259,14 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
        [=](const Handle& e) {
          class_token_backward<T>(e, part(x.dgain.flat(), 0, few_columns), b, 2, 0);
        }},
+      {"pool_patches",
+       [=](const Handle& e) {
+         pool_patches<T>(e, a, b, {1, 1});
+       }},
+      {"pool_patches_backward",
+       [=](const Handle& e) {
+         pool_patches_backward<T>(e, a, b, {1, 1}, 0);
+       }},
       {"splice_images",
        [=](const Handle& e) {
          splice_images<T>(e, a, b, c, part(tokens, 0, few_rows), {few_rows, few_rows, 0});

@@ -16,10 +16,13 @@ inline constexpr std::int64_t image_samples = 3, image_sequence = 31, image_voca
 inline constexpr std::int32_t placeholder = 50;
 inline constexpr std::int64_t image_stride = 7;  ///< of the stored elements of gradients
 
-/// Token s of sample b, which has b images, from token 2 and from token 2 + 9 + 5.
-inline std::int32_t vision_token(const deck::VisionConfig& vision, std::int64_t b, std::int64_t s) {
-  const std::int64_t place = s - 2, image = place / (vision.tokens() + 5);
-  if (place >= 0 && image < b && place % (vision.tokens() + 5) < vision.tokens())
+inline constexpr std::int64_t image_gap = 5;  ///< tokens between images
+
+/// Token s of sample b, which has b images, from token 2 and from token 2 + 9 + gap.
+inline std::int32_t vision_token(const deck::VisionConfig& vision, std::int64_t b, std::int64_t s,
+                                 std::int64_t gap = image_gap) {
+  const std::int64_t place = s - 2, image = place / (vision.tokens() + gap);
+  if (place >= 0 && image < b && place % (vision.tokens() + gap) < vision.tokens())
     return placeholder;
   return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) %
                                    placeholder);
@@ -34,20 +37,26 @@ inline std::uint8_t vision_pixel(std::int64_t b, std::int64_t i, std::int64_t k)
 
 /// Tokens of images do not count.
 template <class P>
-void set_vision_batch(const testing::WholeModel<P>& stage, const deck::VisionConfig& vision) {
+void set_vision_batch(const testing::WholeModel<P>& stage, const deck::VisionConfig& vision,
+                      std::int64_t gap = image_gap) {
   using namespace trireme::testing;
-  std::vector<std::int32_t> tokens, targets, rows;
+  std::vector<std::int32_t> tokens, targets, rows, ends;
   std::vector<std::uint8_t> bytes(
       static_cast<std::size_t>(image_samples * vision.pixel_words() * 4), 77);  // of absent images
   for (std::int64_t b = 0; b < image_samples; ++b) {
     std::int32_t next = 0;  // token of the sample's images
     for (std::int64_t s = 0; s < image_sequence; ++s) {
-      tokens.push_back(vision_token(vision, b, s));
-      const std::int32_t target = vision_token(vision, b, s + 1);
+      tokens.push_back(vision_token(vision, b, s, gap));
+      const std::int32_t target = vision_token(vision, b, s + 1, gap);
       targets.push_back(target == placeholder ? data::uncounted : target);
-      const auto before = static_cast<std::int32_t>(vision.rows() - vision.tokens());
+      const auto before = static_cast<std::int32_t>(vision.projected_rows() - vision.tokens());
       const auto image = next / static_cast<std::int32_t>(vision.tokens());
       rows.push_back(tokens.back() == placeholder ? next++ + before * (image + 1) : -1);
+      std::int64_t end = s + 1;  // an image's tokens see all of its tokens
+      while (tokens.back() == placeholder && end < image_sequence &&
+             vision_token(vision, b, end, gap) == placeholder)
+        ++end;
+      ends.push_back(static_cast<std::int32_t>(end));
     }
     for (std::int64_t i = 0; i < b; ++i)
       for (std::int64_t k = 0; k < vision.pixel_bytes(); ++k)
@@ -60,6 +69,7 @@ void set_vision_batch(const testing::WholeModel<P>& stage, const deck::VisionCon
   set_values(stage.targets(0), targets);
   set_values(stage.field(0, "image_rows"), rows);
   set_values(stage.field(0, "pixels"), words);
+  if (vision.sees_whole_images()) set_values(stage.field(0, "key_end"), ends);
 }
 
 /// The mean is over the counted targets of the golden batch: all but 9 per image.

@@ -62,7 +62,7 @@ AttentionResult attention(const std::vector<T>& q, const std::vector<T>& key_val
         std::int64_t seen = s.causal ? i + 1 : s.keys_per_sample();
         if (s.has_documents()) first = std::max<std::int64_t>(first, i - positions(at(token)));
         if (s.has_key_ranges()) {
-          first = key_begin(at(token));
+          if (key_begin.size() > 0) first = std::max<std::int64_t>(first, key_begin(at(token)));
           seen = key_end(at(token));
         }
         double largest = std::numeric_limits<Accumulate<T>>::lowest();

@@ -12,8 +12,8 @@
 #include <cmath>
 #include <string>
 
-/// LLaVAs that Hugging Face transformers has written, against what its models make of them:
-/// tests/golden/llava_hugging_face/make.py.
+/// Models that see images, which Hugging Face transformers has written, against what its classes
+/// make of them: tests/golden/llava_hugging_face/make.py and gemma3_images_hugging_face/make.py.
 namespace trireme::train {
 namespace {
 
@@ -23,7 +23,7 @@ using namespace trireme::model;
 class ImportedLlava : public ::testing::TestWithParam<const char*> {
  protected:
   ImportedLlava() {
-    const std::string folder = golden_file(text("llava_hugging_face/", GetParam()));
+    const std::string folder = golden_file(GetParam());
     const std::string config = folder + "/config.json";
     model_ = hugging_face::parse_config(io::read_text_file(config), config).model;
     model_.sequence = image_sequence;
@@ -34,10 +34,16 @@ class ImportedLlava : public ::testing::TestWithParam<const char*> {
 
   TemporaryFolder folder_;
   deck::ModelConfig model_;
-  GoldenGradients golden_{text("llava_hugging_face/", GetParam()), image_stride};
+  GoldenGradients golden_{GetParam(), image_stride};
 };
-INSTANTIATE_TEST_SUITE_P(Models, ImportedLlava, ::testing::Values("clip", "siglip"),
-                         [](const auto& model) { return std::string(model.param); });
+INSTANTIATE_TEST_SUITE_P(Models, ImportedLlava,
+                         ::testing::Values("llava_hugging_face/clip", "llava_hugging_face/siglip",
+                                           "gemma3_images_hugging_face/tied",
+                                           "gemma3_images_hugging_face/untied"),
+                         [](const auto& model) {
+                           const std::string name = model.param;
+                           return name.substr(name.find('/') + 1);
+                         });
 
 TEST_P(ImportedLlava, LossAndGradientsMatchTransformers) {
   const auto architecture = architecture::describe(model_);

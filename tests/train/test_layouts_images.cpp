@@ -13,6 +13,16 @@ constexpr const char* siglip_of_one =
     "vision.family=siglip vision.layers=3 vision.hidden=28 vision.heads=7 vision.image=6 "
     "vision.patch=3 vision.images=3";
 
+/// Of the 6 × 6 patches of an image, each square of 3 × 3 is one of the 4 tokens. The windows are
+/// shorter and longer than an image.
+constexpr const char* gemma3_of_two =
+    "vision.family=gemma3 vision.layers=3 vision.hidden=20 vision.heads=4 vision.feed_forward=27 "
+    "vision.image=6 vision.patch=1 vision.pool=3 vision.images=2 model.window=3 "
+    "model.full_attention_every=2";
+constexpr const char* gemma3_of_three =
+    "vision.family=gemma3 vision.layers=2 vision.hidden=28 vision.heads=7 vision.image=6 "
+    "vision.patch=1 vision.pool=3 vision.images=3 model.window=9 model.full_attention_every=3";
+
 /// Documents of up to 26 tokens with up to 2 images.
 std::string write_documents(const TemporaryFolder& folder) {
   const std::string path = folder.file("images.h5");
@@ -48,7 +58,8 @@ std::string write_documents(const TemporaryFolder& folder) {
 class ImageLayouts : public Layouts {
  protected:
   Outcome run_images(Layout layout, grid::Communicator& world) {
-    layout.family = Family::llama;
+    layout.family =
+        layout.property.starts_with("vision.family=gemma3") ? Family::gemma3 : Family::llama;
     if (layout.property.empty()) layout.property = clip_of_two;
     return run_on(images_, layout, world, layout.steps);
   }
@@ -99,9 +110,46 @@ TEST_F(ImageLayouts, MatchOneRank) {
       [&](const Layout& layout, grid::Communicator& world) { return run_images(layout, world); });
 }
 
+/// All ranks of the tensor axis have all rows of the projector.
+TEST_F(ImageLayouts, ImagesWhoseTokensSeeOneAnotherMatchOneRank) {
+  using enum OptimizerKind;
+  using enum Recompute;
+  const auto of = [](const char* property, Layout layout) {
+    layout.property = property;
+    return layout;
+  };
+  const auto with_frozen = [](const char* arrays, Layout layout) {
+    layout.trained = {text("optimizer.frozen=", arrays)};
+    layout.property = gemma3_of_two;
+    return layout;
+  };
+  expect_the_answer_of_one_rank(
+      {of(gemma3_of_two, {2, 1, 1, "1f1b", 1, true, true}),
+       of(gemma3_of_three, {2, 1, 1, "1f1b", 1, false, true, selective}),
+       of(gemma3_of_two, {1, 2, 1, "zb-h1", 1, false, false, full}),
+       of(gemma3_of_three, {1, 1, 2, "1f1b", 1, false, true, full, Sharding::weights}),
+       of(gemma3_of_two, {3, 1, 1, "1f1b", 1, true, true, selective}),
+       of(gemma3_of_three, {1, 3, 1, "zb-v", 2, false, true}),
+       of(gemma3_of_two, {1, 1, 3, "1f1b", 1, false, true, none, Sharding::gradients, lamb}),
+       of(gemma3_of_two, {2, 2, 1, "interleaved", 2, true, false, full}),
+       of(gemma3_of_three, {4, 1, 1, "1f1b", 1, true, true, none, Sharding::none, muon}),
+       of(gemma3_of_three, {2, 1, 2, "1f1b", 1, true, true, selective, Sharding::optimizer}),
+       of(gemma3_of_two, {1, 4, 1, "zb-h1", 1, false, true}),
+       of(gemma3_of_two, {2, 3, 1, "zb-v", 2, true, false, selective}),
+       with_frozen("vision", {1, 2, 1, "1f1b", 1, false, true}),
+       with_frozen("vision", {2, 1, 1, "1f1b", 1, true, true, full}),
+       with_frozen("vision,embedding,layers,final_norm,output",
+                   {1, 3, 1, "zb-h1", 1, false, false})},
+      [&](const Layout& layout, grid::Communicator& world) { return run_images(layout, world); });
+}
+
 TEST_F(ImageLayouts, SchedulesGiveTheSameBits) {
   expect_the_same_bits_of_schedules(
       [&](const Layout& layout, grid::Communicator& world) { return run_images(layout, world); });
+  expect_the_same_bits_of_schedules([&](Layout layout, grid::Communicator& world) {
+    layout.property = gemma3_of_two;
+    return run_images(layout, world);
+  });
 }
 
 }  // namespace

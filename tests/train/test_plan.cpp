@@ -56,6 +56,10 @@ constexpr const char* images =
     "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 "
     "vision.patch=3 "
     "vision.images=2";
+/// Squares of 3 × 3 of the 36 patches of an image are a token.
+constexpr const char* pooled_images =
+    "model.sequence=99 vision.family=gemma3 vision.layers=3 vision.hidden=20 vision.heads=4 "
+    "vision.image=6 vision.patch=1 vision.pool=3 vision.images=2";
 constexpr const char* frozen_images =
     "model.sequence=99 vision.layers=3 vision.hidden=20 vision.heads=4 vision.image=6 "
     "vision.patch=3 "
@@ -191,6 +195,12 @@ std::vector<PlanCase> plan_cases() {
        Offload::optimizer, images},
       {"zb-h1", 1, true, true, "none", none, "adamw", Family::llama, 3, "fp64", Offload::none,
        frozen_images},
+      {"1f1b", 1, true, false, "none", none, "adamw", Family::gemma3, 3, "fp64", Offload::none,
+       pooled_images},
+      {"zb-h1", 1, true, true, "selective", optimizer, "adamw", Family::gemma3, 3, "bf16",
+       Offload::none, pooled_images},
+      {"interleaved", 2, false, true, "full", weights, "adamw", Family::gemma3, 3, "fp32",
+       Offload::optimizer, pooled_images},
       {"2bw", 1, false, true, "none", none, "adamw", Family::t5, 6, "bf16", Offload::none,
        gated_encoder},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16", Offload::none,

@@ -50,6 +50,42 @@ TEST(TextGroup, WidePassesHoldManyPromptTokens) {
   EXPECT_THROW(group.begin(2, {1}), Error) << "no room";
 }
 
+/// Rows of images: `length` tokens, of which [first, end) are those of an image.
+data::TextImages image_at(std::size_t length, std::size_t first, std::size_t end) {
+  data::TextImages images{Tokens(length, -1), {}};
+  for (std::size_t i = first; i < end; ++i) images.rows[i] = static_cast<std::int32_t>(i - first);
+  return images;
+}
+
+TEST(TextGroup, TokensOfAnImageAreInOnePass) {
+  TextGroup group(0, 3, 200, 0, 6, true);
+  group.begin(0, Tokens(8, 1), {}, image_at(8, 2, 7));
+  group.begin(1, Tokens(6, 2), {}, image_at(6, 1, 6));  // ends with its image
+  group.begin(2, Tokens(2, 3));
+  auto pass = group.next();
+  EXPECT_EQ(pass.width, model::PassWidth::wide);
+  using Rows = std::vector<model::CachedToken>;
+  EXPECT_EQ(pass.rows, (Rows{{0, 1, 0, -1, 1}, {0, 1, 1, -1, 2}, {1, 2, 0, -1, 1}, {2, 3, 0}}))
+      << "an image of five does not fit after two tokens";
+  pass = group.next();
+  ASSERT_EQ(pass.rows.size(), 5u);
+  for (std::int32_t i = 0; i < 5; ++i)
+    EXPECT_EQ(pass.rows[static_cast<std::size_t>(i)], (model::CachedToken{0, 1, 2 + i, i, 7}));
+  pass = group.next();
+  ASSERT_EQ(pass.rows.size(), 5u);
+  EXPECT_EQ(pass.rows[4], (model::CachedToken{1, 2, 5, 4, 6}));
+  EXPECT_FALSE(pass.with_logits);
+  pass = group.next();
+  EXPECT_EQ(pass.width, model::PassWidth::narrow);
+  EXPECT_EQ(pass.rows, (Rows{{0, 1, 7, -1, 8}, {1, 2, 5, 4, 6}, {2, 3, 1}}))
+      << "the last token of the image is passed again";
+  EXPECT_EQ(group.drawing(), (std::vector<std::optional<std::size_t>>{0, 1, 2}));
+  group.append(1, 9, true);
+  group.append(0, 9, false);
+  group.append(2, 9, false);
+  EXPECT_EQ(group.next().rows, (Rows{{}, {1, 9, 6, -1, 7}, {}}));
+}
+
 TEST(TextGroup, PassesWholeSourcesBeforeTheirTexts) {
   using Rows = std::vector<model::CachedToken>;
   TextGroup group(4, 3, 10, 100);

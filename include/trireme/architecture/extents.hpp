@@ -106,6 +106,7 @@ struct Rows {
     /// T' and R': tokens and own rows of the source, in blocks of the other stream.
     source_tokens,
     source_own,
+    projected,    ///< all rows that a projector that pools makes of the images, on every rank
     pixel_words,  ///< words of four bytes that hold the pixels of the micro-batch's images
     buckets,      ///< classes of distances between tokens
     none          ///< 0: a tensor that the model does not need

@@ -30,6 +30,9 @@ struct BatchField {
 /// Names of the fields with the pixels of images, and with the row of each token's image, or −1.
 inline constexpr std::string_view pixels_field = "pixels";
 inline constexpr std::string_view image_rows_field = "image_rows";
+/// Name of the field with the end of each token's keys: in samples of pairs, and if tokens of an
+/// image see one another.
+inline constexpr std::string_view key_end_field = "key_end";
 
 /// Names of the losses of layers with experts.
 inline constexpr std::string_view balance_loss = "balance_loss";
@@ -66,6 +69,9 @@ struct LossTerm {
 ///                 and with experts sample_tokens [S]: tokens of the sample, 0 if padding
 ///                 with further tokens, for each also      predict_loss_n: tokens
 ///                 tokens_n [S] and targets_n [S]
+///                 with images also pixels, image_rows [S]
+///                 and, if an image's tokens see one
+///                 another, key_end [S]
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
 ///   corrupted_    tokens [S], source [S']; targets [S]    loss: tokens

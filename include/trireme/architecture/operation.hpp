@@ -109,6 +109,7 @@ enum class OperationKind : std::uint8_t {
   swap,         ///< output = second input; second input = input
   patches,      ///< output = patches(pixels) Wᵀ + bias, for this rank's rows
   class_token,  ///< output += the array, in the first row of each image, in place
+  pool,         ///< output = the means of squares of patches of each image
   splice        ///< output = input, with the rows of images in the places of their tokens
 };
 std::string_view name_of(OperationKind kind);

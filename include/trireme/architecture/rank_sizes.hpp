@@ -23,6 +23,7 @@ struct RankSizes {
   std::int64_t slice = 0;        ///< tokens that this rank sends to another stage
   StreamSizes source;            ///< sizes of the source; 0 without an encoder
   std::int64_t pixel_words = 0;  ///< of a sample: see Rows::pixel_words
+  std::int64_t projected = 0;    ///< see Rows::projected
   std::int64_t modules = 0;      ///< values of modules that predict further tokens
   std::int64_t buckets = 0;      ///< classes of distances of relative positions; 0: none
   std::int64_t hidden = 0;       ///< D

@@ -12,6 +12,7 @@ namespace trireme::data {
 /// Fields of B samples of S tokens:
 ///   tokens [B, S], targets [B, S]   the document, and the next tokens or `uncounted`
 ///   image_rows [B, S]               the row of each token's image in the encoder, or −1
+///   key_end [B, S]                  if an image's tokens see one another: place_key_ends()
 ///   pixels [B, words]               the images' bytes
 ///   sample_tokens [B, S]            with experts: the number of the sample's tokens, 0 for padding
 class ImageBatches final : public BatchReader {
@@ -35,7 +36,7 @@ class ImageBatches final : public BatchReader {
 
   std::int64_t sequence_, words_;
   std::size_t tokens_, targets_, rows_, pixels_;  ///< indices of the fields
-  std::optional<std::size_t> sample_tokens_;
+  std::optional<std::size_t> sample_tokens_, key_ends_;
 };
 
 }  // namespace trireme::data

@@ -17,11 +17,16 @@ struct TextImages {
   std::vector<std::int32_t> pixels = {};  ///< [VisionConfig::pixel_words()]; empty without images
 };
 
-/// Sets rows[i] for each input that is the id `token` of an image: the row of its patch among the
-/// rows of the sample's images in the encoder. Returns the number of such inputs, which are
-/// expected to be whole images.
+/// Sets rows[i] for each input that is the id `token` of an image: the row of its patch, or of
+/// its square of patches, among the rows of the sample's images in the encoder. Returns the number
+/// of such inputs, which are expected to be whole images.
 std::int64_t place_image_rows(const deck::VisionConfig& vision, std::int64_t token,
                               std::span<const std::int32_t> inputs, std::span<std::int32_t> rows);
+
+/// The ends of the keys that each token sees, if tokens of an image see one another: ends[i] = i +
+/// 1 for text; for consecutive tokens of images, which have rows[i] ≥ 0, one past the last of them,
+/// as in transformers' Gemma3Model.
+void place_key_ends(std::span<const std::int32_t> rows, std::span<std::int32_t> ends);
 
 /// Samples of one document each, with its images: a document of n tokens is n − 1 inputs and
 /// targets, and padding. Documents of one token have none. Thread-safe. The file must outlive the

@@ -131,11 +131,21 @@ struct VisionConfig {
   std::int64_t feed_forward = 0;  ///< resolved: 4·hidden by default
   std::int64_t image = 0;         ///< pixels of an image's side
   std::int64_t patch = 0;         ///< pixels of a patch's side, a divisor of `image`
-  std::int64_t images = 1;        ///< I, the most images of a sample
+  /// Patches of a side of the squares whose means are the tokens of an image; a divisor of
+  /// patches_per_side(). 1 unless the projector pools.
+  std::int64_t pool = 1;
+  std::int64_t images = 1;  ///< I, the most images of a sample
 
   bool present() const { return layers > 0; }
   bool has_class_token() const { return family == VisionFamily::clip; }
-  bool has_patch_bias() const { return family == VisionFamily::siglip; }
+  bool has_patch_bias() const { return family != VisionFamily::clip; }
+  /// Whether a norm follows the encoder's last layer.
+  bool has_final_norm() const { return family == VisionFamily::gemma3; }
+  /// Whether the projector is the mean of squares of patches, a norm and one product; otherwise two
+  /// products of each row.
+  bool pools() const { return family == VisionFamily::gemma3; }
+  /// Whether the tokens of consecutive image tokens see one another in both directions.
+  bool sees_whole_images() const { return family == VisionFamily::gemma3; }
   /// Whether colours have CLIP's means and deviations; otherwise they are between −1 and 1.
   bool has_clip_colours() const { return family == VisionFamily::clip; }
   std::int64_t patches_per_side() const { return image / patch; }
@@ -143,8 +153,13 @@ struct VisionConfig {
   std::int64_t rows() const {
     return patches_per_side() * patches_per_side() + (has_class_token() ? 1 : 0);
   }
-  /// Tokens of an image in the text: one for each patch.
-  std::int64_t tokens() const { return patches_per_side() * patches_per_side(); }
+  /// Tokens of an image in the text: one for each patch, or for each square of patches.
+  std::int64_t tokens() const {
+    const std::int64_t side = patches_per_side() / pool;
+    return side * side;
+  }
+  /// Rows that the projector makes of an image. The last tokens() of them are the image's tokens.
+  std::int64_t projected_rows() const { return pools() ? tokens() : rows(); }
   /// Values of a patch: its pixels times three colours.
   std::int64_t patch_values() const { return 3 * patch * patch; }
   std::int64_t pixel_bytes() const { return 3 * image * image; }  ///< of an image
@@ -266,6 +281,10 @@ struct ModelConfig {
     return vision.present() ? vision.rows() : encoder.sequence;
   }
   std::int64_t source_rows() const { return sources() * source_sequence(); }
+  /// Rows that the projector makes of a sample's images; 0 without images.
+  std::int64_t projected_rows() const {
+    return vision.present() ? vision.images * vision.projected_rows() : 0;
+  }
   /// The model to which the encoder's layers belong: this model, or for images one with the sizes
   /// and properties of [vision].
   ModelConfig of_source() const;

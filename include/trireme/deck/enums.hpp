@@ -126,7 +126,7 @@ enum class RotaryScalingKind : std::uint8_t {
 
 /// Encoders of images: CLIP (Radford et al. 2021, arXiv 2103.00020) or SigLIP (Zhai et al. 2023,
 /// arXiv 2303.15343).
-enum class VisionFamily : std::uint8_t { clip, siglip };
+enum class VisionFamily : std::uint8_t { clip, siglip, gemma3 };
 
 /// Trained additions to the weights of products.
 enum class AdapterKind : std::uint8_t {

@@ -89,7 +89,7 @@ struct Format {
 };
 
 const Format& format_of(Family family);
-/// The format of a model: that of its family, or llava_format() for a model that sees images.
+/// The format of a model: that of its family, or image_format() for a model that sees images.
 /// UsageError if transformers has no such model.
 const Format& format_of(const deck::ModelConfig& model);
 /// The format for a config.json. UsageError that names `path` if there is none for its model_type.
@@ -121,15 +121,20 @@ const Format& bert_format();
 const Format& t5_format();
 
 /// Models that see images as Hugging Face's LlavaForConditionalGeneration: CLIP's or SigLIP's
-/// encoder, a projector, and a language model of this family. Null for a family without such a
-/// format. Files may have more layers of the encoder than the model uses, and tensors with the
-/// names of different versions of transformers.
-const Format* llava_format(Family family);
+/// encoder, a projector, and a language model of this family; for gemma3 as its
+/// Gemma3ForConditionalGeneration. Null for a family without such a format. Files may have more
+/// layers of the encoder than a LLaVA uses, and tensors with the names of different versions of
+/// transformers.
+const Format* image_format(Family family);
+/// Why transformers has no class with this encoder of images before this language model; "": it
+/// has one.
+std::string image_format_mistake(const deck::ModelConfig& model);
 
 inline constexpr const char* llava_type = "llava";
-/// The families for which llava_format() has a format, for messages.
+inline constexpr const char* gemma3_type = "gemma3";
+/// The families of LLaVA's language models, for messages.
 inline constexpr const char* llava_families = R"("llama", "mistral", "qwen2" or "qwen3")";
-/// The objects of LLaVA's config.json.
+/// The objects of config.json of models that see images.
 inline constexpr const char* text_object = "text_config";
 inline constexpr const char* vision_object = "vision_config";
 

@@ -35,9 +35,10 @@ struct AttentionShape {
   /// sees no key of another document. [T], or empty if each sample is one document.
   View1<const std::int32_t> positions = {};
   std::int64_t key_sequence = 0;  ///< S_k, keys per sample; 0 means S
-  /// Query t sees only the keys [key_begin[t], key_end[t]) of its sample, without a causal mask.
-  /// Both are non-decreasing within a sample. A query that sees no key has o = 0, no gradients, and
-  /// the lowest number as logsumexp. [T], or empty if queries see all keys.
+  /// Query t sees only the keys [key_begin[t], key_end[t]) of its sample, without a causal mask; of
+  /// these, with a window of W, those from t − W + 1 on. Both are non-decreasing within a sample. A
+  /// query that sees no key has o = 0, no gradients, and the lowest number as logsumexp. key_end
+  /// [T], or empty if queries see all keys; key_begin [T], or empty for 0.
   View1<const std::int32_t> key_begin = {}, key_end = {};
   RelativeBuckets buckets = {};  ///< buckets of the biases; none: no biases
 
@@ -46,7 +47,7 @@ struct AttentionShape {
   }
   /// Whether samples may hold several documents.
   TRIREME_FUNCTION bool has_documents() const { return positions.data() != nullptr; }
-  TRIREME_FUNCTION bool has_key_ranges() const { return key_begin.data() != nullptr; }
+  TRIREME_FUNCTION bool has_key_ranges() const { return key_end.data() != nullptr; }
   TRIREME_FUNCTION bool has_biases() const { return buckets.count > 0; }
   TRIREME_FUNCTION std::int64_t keys_per_sample() const {
     return key_sequence > 0 ? key_sequence : sequence;
@@ -117,8 +118,9 @@ void attention_backward(const Handle& handle, View2<T> dq, View2<T> dkey_value, 
 /// attention_forward without dropout, or 0 if the row has no token. o, q [R, H·K]; caches [B, Smax,
 /// Hkv·K]. Keys outside the window are not read. shape.batch and shape.sequence are not used.
 /// sinks: [H] further scores of the softmax (attention_sinks.hpp), or empty. table [buckets, H]:
-/// biases of the scores, for the offsets from positions[r] to the keys. A row that attends to the n
-/// keys of another text has positions[r] = n − 1.
+/// biases of the scores, for the offsets from positions[r] to the keys. With rows.ends, row r
+/// attends to the positions below ends[r] instead. A row that attends to the n keys of another text
+/// has positions[r] = n − 1.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, const CacheRows& rows,

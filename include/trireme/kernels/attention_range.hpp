@@ -44,7 +44,9 @@ struct AttentionRange : AttentionShape {
   /// Position of query 0 minus position of key 0.
   TRIREME_FUNCTION std::int64_t shift() const { return queries.position - keys.position; }
   /// Whether the first key of a query depends on its document or range.
-  TRIREME_FUNCTION bool has_starts() const { return has_documents() || has_key_ranges(); }
+  TRIREME_FUNCTION bool has_starts() const {
+    return has_documents() || key_begin.data() != nullptr;
+  }
   /// Index of the first key that query i of sample b may see. If i ≥ queries.count, the document or
   /// range is that of the last query.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t b, std::int64_t i) const {
@@ -96,7 +98,7 @@ struct AttentionRange : AttentionShape {
   /// First key of the document or range of query i; negative if a document begins before key 0.
   TRIREME_FUNCTION std::int64_t key_start(std::int64_t b, std::int64_t i) const {
     const std::int64_t row = query_row(b, i);
-    return has_key_ranges() ? key_begin(row) : i + shift() - positions(row);
+    return has_documents() ? i + shift() - positions(row) : key_begin(row);
   }
   /// Whether any query sees any key if documents are ignored.
   bool is_seen() const {

@@ -12,6 +12,8 @@ namespace trireme::kernels {
 struct CacheRows {
   View1<const std::int32_t> texts;      // [R]
   View1<const std::int32_t> positions;  // [R]
+  /// [R] one past the last position that a row attends to; empty: positions[r] + 1.
+  View1<const std::int32_t> ends = {};
 };
 
 /// Copies the queries of qkv[r] to q[r], its keys to key_cache[texts[r], positions[r]], and its

@@ -45,6 +45,24 @@ template <class T>
 void class_token_backward(const Exec& exec, View1<Accumulate<T>> dtoken, View2<const T> dy,
                           std::int64_t rows, std::int64_t first_row);
 
+/// Squares of `pool` × `pool` patches in images of `side` × `side` patches, row by row.
+struct PatchSquares {
+  std::int64_t side = 0;  ///< a multiple of `pool`
+  std::int64_t pool = 1;
+  std::int64_t patches() const { return side * side; }  ///< of an image
+  std::int64_t squares() const { return patches() / (pool * pool); }
+};
+
+/// y[s] = mean of x over the patches of square s. y [N squares(), D]; x [N patches(), D], for N
+/// whole images.
+template <class T>
+void pool_patches(const Exec& exec, View2<T> y, View2<const T> x, const PatchSquares& squares);
+/// The gradient of pool_patches for the patches from first_row on: dx[r] = dy[s] / pool², where s
+/// is the square of patch first_row + r. dx [R, D]; dy [N squares(), D].
+template <class T>
+void pool_patches_backward(const Exec& exec, View2<T> dx, View2<const T> dy,
+                           const PatchSquares& squares, std::int64_t first_row);
+
 /// The tokens of whole samples, of which a rank has consecutive rows, and the rows of their images.
 struct ImagePlaces {
   std::int64_t sequence = 0;    ///< S: tokens of a sample

@@ -153,7 +153,8 @@ class AttentionOperation final : public BlockOperation<P> {
   std::int64_t layer_;
   bool crosses_;     ///< whether keys and values are the operation's second input
   bool of_encoder_;  ///< whether queries are tokens of the source
-  /// Fields of the batch with the ranges of keys, if samples hold pairs of a source and a target.
+  /// Fields of the batch with the ranges of keys, if samples hold pairs of a source and a target;
+  /// only with their ends, if the tokens of an image see one another.
   std::optional<std::size_t> key_begin_, key_end_;
   std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank
   View1<T> sinks_;                        // [H], or empty

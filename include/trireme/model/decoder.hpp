@@ -4,6 +4,7 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/model/block.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -19,16 +20,24 @@ struct CachedToken {
   std::int32_t token = 0;
   std::int32_t position = 0;
   std::int32_t image_row = -1;  ///< row of its image among those of the text's images; −1: none
+  /// One past the last position that it sees; 0: its own position is the last.
+  std::int32_t end = 0;
   bool operator==(const CachedToken&) const = default;
 };
 
 /// Width of a pass: `narrow` has Decoder::Sizes::rows rows and may compute logits; `wide` has
-/// wide_rows rows and computes no logits. A model with an encoder has passes over sources instead
-/// of `wide`: `source` has wide_rows rows, or fewer if the encoder reads fewer tokens, and
+/// rows_of_wide_pass() rows and computes no logits. A model with an encoder has passes over sources
+/// instead of `wide`: `source` has wide_rows rows, or fewer if the encoder reads fewer tokens, and
 /// `long_source` as many rows as the encoder reads tokens. A model that sees images has a pass
-/// `source` over the images of a text.
+/// `source` over the images of a text; if the tokens of an image see one another, they must be in
+/// one pass.
 enum class PassWidth : std::uint8_t { narrow, wide, source, long_source };
 inline constexpr std::int64_t wide_rows = 64;
+/// Rows of the pass `wide`: wide_rows, or more if an image must be in one pass.
+inline std::int64_t rows_of_wide_pass(const deck::ModelConfig& model) {
+  const bool whole = model.vision.present() && model.vision.sees_whole_images();
+  return whole ? std::max(wide_rows, model.vision.tokens()) : wide_rows;
+}
 
 /// Runs this rank's layers on single tokens with a cache of keys and values, for generation: a new
 /// token costs a pass over one row instead of a pass over the whole text. The rows of a pass are
@@ -108,6 +117,11 @@ class Decoder {
 
   const Pass& pass(PassWidth width) const { return *passes_.at(static_cast<std::size_t>(width)); }
   void take_memory(Arena& arena);
+  static std::int32_t end_of(std::span<const CachedToken> rows, std::size_t row);
+  /// Whether tokens of an image see one another.
+  bool sees_whole_images() const {
+    return model_.vision.present() && model_.vision.sees_whole_images();
+  }
   bool sees_images(const Pass& pass) const {
     return pass.reads_sources() && model_.vision.present();
   }

@@ -50,8 +50,26 @@ class ClassTokenOperation final : public BlockOperation<P> {
   View1<typename P::Gradient> dtoken_;  ///< empty if frozen
 };
 
+/// y = the means of squares of patches, on every rank: with sequence parallelism, the rows of
+/// patches are gathered from the tensor ranks.
+template <class P>
+class PoolOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  PoolOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  const TensorAxis& axis_;
+  kernels::PatchSquares squares_;
+};
+
 /// out = x, with rows of images in the places of their tokens. With sequence parallelism, the rows
-/// of images are gathered from the tensor ranks, and their gradients are sums over the ranks.
+/// of images are gathered from the tensor ranks, unless each has them, and their gradients are sums
+/// over the ranks.
 template <class P>
 class SpliceOperation final : public BlockOperation<P> {
  public:
@@ -69,6 +87,7 @@ class SpliceOperation final : public BlockOperation<P> {
   }
 
   const TensorAxis& images_axis_;
+  bool is_shared_;     ///< whether all tensor ranks have all rows of images
   std::size_t field_;  ///< index of the field of images' rows
   kernels::ImagePlaces places_;
 };

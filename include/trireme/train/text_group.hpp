@@ -15,9 +15,11 @@ namespace trireme::train {
 class TextGroup {
  public:
   /// Uses `places` places of the cache from `first_place` on, each for `sequence` tokens, and with
-  /// an encoder for a source of up to `source_sequence` tokens.
+  /// an encoder for a source of up to `source_sequence` tokens. `wide`: tokens of a wide pass.
+  /// `whole_images`: tokens of an image see one another, so that each image is in one wide pass.
   TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence,
-            std::int64_t source_sequence = 0);
+            std::int64_t source_sequence = 0, std::int64_t wide = model::wide_rows,
+            bool whole_images = false);
 
   bool has_room() const;
   bool empty() const;
@@ -34,9 +36,10 @@ class TextGroup {
     bool with_logits = false;               ///< whether to compute logits
   };
   /// Selects the tokens of the next pass. A narrow pass has one token per text, in the row of the
-  /// text's place. A wide pass has up to model::wide_rows tokens, without the last tokens of texts.
-  /// A pass over sources has whole sources; all sources are passed before the next token of a text,
-  /// and so are the images, of one text at a time.
+  /// text's place. A wide pass has up to `wide` tokens, without the last tokens of texts, which
+  /// only an image's end with: the next pass then has the last token again. A pass over sources has
+  /// whole sources; all sources are passed before the next token of a text, and so are the images,
+  /// of one text at a time.
   Pass next();
   /// By row: the text whose logits the last pass has computed, or std::nullopt.
   const std::vector<std::optional<std::size_t>>& drawing() const { return drawing_; }
@@ -55,18 +58,28 @@ class TextGroup {
     std::vector<std::int32_t> source;           ///< tokens of the source until they are passed
     std::vector<std::int32_t> image_rows = {};  ///< of the tokens; empty without images
     std::vector<std::int32_t> pixels = {};      ///< of the images until they are passed
-    std::int64_t passed = 0;                    ///< number of tokens that are in the cache
+    std::vector<std::int32_t> ends = {};  ///< of the tokens' keys; empty unless images are whole
+    std::int64_t passed = 0;              ///< number of tokens that are in the cache
     std::int64_t drawn = 0;
 
     std::int64_t waiting() const { return std::ssize(tokens) - passed; }
+    /// Number of waiting tokens that must be in one pass.
+    std::int64_t together() const {
+      const auto at = static_cast<std::size_t>(passed);
+      return at < ends.size() ? ends[at] - passed : 1;
+    }
   };
   Pass next_sources();
   model::CachedToken pass_token(std::size_t place);
+  Pass wide_pass();
+  void place_ends(Place& place) const;
   static void keep_last(std::vector<std::int32_t>& tokens, std::int64_t most);
 
   std::int32_t first_place_;
   std::int64_t sequence_;
   std::int64_t source_sequence_;
+  std::int64_t wide_;
+  bool whole_images_;
   std::vector<Place> places_;
   std::vector<std::optional<std::size_t>> drawing_;
 };

@@ -144,9 +144,18 @@ class MeasuredBlock {
         std::vector<std::int32_t> places(rows, -1);
         for (std::size_t i = 0; i < rows; ++i)
           if (const auto place = static_cast<std::int64_t>(i) % architecture_.model.sequence;
-              place < architecture_.model.source_rows())
+              place < architecture_.model.projected_rows())
             places[i] = static_cast<std::int32_t>(place);
         ids_.emplace_back(handle_, places);
+        fields_.push_back(ids_.back().list());
+        continue;
+      }
+      if (field.name == architecture::key_end_field && architecture_.model.vision.present()) {
+        std::vector<std::int32_t> ends(rows);  // of text
+        for (std::size_t i = 0; i < rows; ++i)
+          ends[i] = static_cast<std::int32_t>(
+              static_cast<std::int64_t>(i) % architecture_.model.sequence + 1);
+        ids_.emplace_back(handle_, ends);
         fields_.push_back(ids_.back().list());
         continue;
       }

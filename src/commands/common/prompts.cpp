@@ -291,6 +291,14 @@ data::TextImages Texts::images(std::int64_t n, const std::vector<std::int32_t>& 
   check_usage(found == std::ssize(prompt.images) * vision_.tokens(), prompt.where,
               " has other tokens of images than its images; write ", image_text_.token,
               " only at their places");
+  if (vision_.sees_whole_images()) {
+    std::vector<std::int32_t> ends(ids.size());
+    data::place_key_ends(images.rows, ends);
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      check_usage(ends[i] - static_cast<std::int64_t>(i) <= vision_.tokens(), prompt.where,
+                  " has two images without a token between them, which the model would see as one "
+                  "image; write text between them, or give --image-begin and --image-end");
+  }
   auto* to = reinterpret_cast<std::uint8_t*>(images.pixels.data());
   for (const std::string& path : prompt.images) {
     const io::Image square =

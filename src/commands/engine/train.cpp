@@ -89,6 +89,9 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
 std::string attention_text(const deck::Config& config) {
   const std::string chosen =
       train::kernel_choice(config.precision).attention_description(config.precision.compute);
+  const deck::VisionConfig& vision = config.model.vision;
+  if (vision.present() && vision.sees_whole_images() && !chosen.empty() && device_info())
+    return "portable in the language model, whose images' tokens see one another, else " + chosen;
   return config.model.packs_documents() && !chosen.empty() ? "tensor cores, else portable" : chosen;
 }
 

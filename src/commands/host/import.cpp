@@ -87,18 +87,24 @@ std::string sentinels_in(const std::string& folder) {
   }
 }
 
-/// The command that makes token files for an imported model that sees images.
+/// The command that makes token files for an imported model that sees images. Gemma 3's processor
+/// puts tokens around each image.
 std::string tokenize_command(const std::string& folder, const hugging_face::ModelFile& file,
                              const hugging_face::ImagePreparation& images) {
-  std::string name = "TOKEN";
+  const deck::VisionConfig& v = file.model.vision;
+  std::string name = "TOKEN", around;
   try {
-    if (data::make_tokenizer(folder)->special_token("<image>") == file.image_token)
-      name = "'<image>'";
+    const auto tokenizer = data::make_tokenizer(folder);
+    for (const char* known : {"<image>", "<image_soft_token>"})
+      if (tokenizer->special_token(known) == file.image_token) name = text('\'', known, '\'');
+    const bool has_ends = tokenizer->special_token("<start_of_image>") >= 0 &&
+                          tokenizer->special_token("<end_of_image>") >= 0;
+    if (v.sees_whole_images() && has_ends)
+      around = R"( --image-begin $'\n\n<start_of_image>' --image-end $'<end_of_image>\n\n')";
   } catch (const UsageError&) {  // then the name of the id is not known
   }
-  const deck::VisionConfig& v = file.model.vision;
   return text("`trireme tokenize --images ", v.image, " --image-fit ", images.fit,
-              " --image-tokens ", v.tokens(), " --image-token ", name, "`, where ", name,
+              " --image-tokens ", v.tokens(), " --image-token ", name, around, "`, where ", name,
               " is the token ", file.image_token);
 }
 
