@@ -100,7 +100,8 @@ std::string TokenFile::fingerprint() const {
   if (const auto form = images()) {
     for (const std::int64_t number : {form->size, form->token, form->tokens_per_image})
       sum.update(&number, sizeof number);
-    for (const Digest& part : {header_.images_digest, header_.document_images_digest})
+    for (const Digest& part :
+         {header_.images_digest, header_.image_numbers_digest, header_.document_images_digest})
       sum.update(&part, sizeof part);
   }
   return sum.digest().hex();
@@ -168,8 +169,9 @@ void TokenFile::read_document_offsets(std::int64_t first, std::span<std::int64_t
 
 std::optional<ImageForm> TokenFile::images() const {
   if (!header_.has_images()) return std::nullopt;
-  return ImageForm{header_.image_size, header_.images, header_.image_token,
-                   header_.tokens_per_image, header_.most_images};
+  return ImageForm{header_.image_size,       header_.images,      header_.image_token,
+                   header_.tokens_per_image, header_.most_images, header_.image_fit,
+                   header_.image_resampling, header_.image_begin, header_.image_end};
 }
 
 void TokenFile::read_document_images(std::int64_t first, std::span<std::int64_t> offsets) const {
@@ -196,7 +198,26 @@ void TokenFile::read_images(std::int64_t first, std::span<std::uint8_t> out) con
         " bytes were requested, which are no multiple of an image's ", header_.image_bytes());
   check(first >= 0 && count <= header_.images && first <= header_.images - count, path(), ": has ",
         header_.images, " images, but ", count, " from image ", first, " were requested");
-  file_.read(header_.images_begin + first * header_.image_bytes(), out.data(), out.size());
+  std::array<std::int64_t, 64> numbers;
+  const std::int64_t bytes = header_.image_bytes();
+  for (std::int64_t at = 0; at < count; at += std::ssize(numbers)) {
+    const auto part = std::span(numbers).first(
+        static_cast<std::size_t>(std::min(std::ssize(numbers), count - at)));
+    read_image_numbers(first + at, part);
+    for (std::size_t i = 0; i < part.size(); ++i)
+      file_.read(header_.images_begin + part[i] * bytes,
+                 out.data() + (at + static_cast<std::int64_t>(i)) * bytes,
+                 static_cast<std::size_t>(bytes));
+  }
+}
+
+/// The numbers of images among the distinct ones. Error for a number that has no image.
+void TokenFile::read_image_numbers(std::int64_t first, std::span<std::int64_t> out) const {
+  file_.read(header_.image_numbers_begin + first * 8, out.data(), out.size_bytes());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    check(out[i] >= 0 && out[i] < header_.stored_images, path(), ": image ",
+          first + static_cast<std::int64_t>(i), " is number ", out[i], " of ",
+          header_.stored_images, " distinct images; the file is damaged");
 }
 
 std::string TokenFile::sources() const {
@@ -247,6 +268,21 @@ void TokenFile::verify_images() const {
       }
     }
   }
+  std::int64_t distinct = 0;
+  for (std::int64_t at = 0; at < header_.images; at += std::ssize(first_images)) {
+    const auto numbers = std::span(first_images)
+                             .first(static_cast<std::size_t>(
+                                 std::min(std::ssize(first_images), header_.images - at)));
+    read_image_numbers(at, numbers);
+    for (const std::int64_t number : numbers) {
+      check(number <= distinct, path(),
+            ": distinct images are used in another order than they are ",
+            "stored; make the file again");
+      distinct = std::max(distinct, number + 1);
+    }
+  }
+  check(distinct == header_.stored_images, path(), ": uses ", distinct, " of its ",
+        header_.stored_images, " distinct images; make the file again");
   check(most == header_.most_images, path(), ": its documents have at most ", most,
         " images, its header says ", header_.most_images, "; make the file again");
 }

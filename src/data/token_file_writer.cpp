@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace trireme::data {
 namespace {
@@ -25,6 +26,12 @@ std::string shortened(const std::string& sources) {
   return sources.substr(0, end == std::string::npos ? sources_limit_bytes : end) + "\n...";
 }
 
+/// Copies a string that expect_room() has accepted.
+template <std::size_t room>
+void copy_to(char (&field)[room], const std::string& words) {
+  std::memcpy(field, words.data(), words.size());
+}
+
 void expect_room(const std::string& path, const char* what, const std::string& value,
                  std::size_t room) {
   check_usage(value.size() < room, path, ": the ", what, " '", value, "' has more than ", room - 1,
@@ -32,6 +39,27 @@ void expect_room(const std::string& path, const char* what, const std::string& v
 }
 
 }  // namespace
+
+auto DigestNumbers::entry(const Digest& digest) -> Entry& {
+  const std::size_t mask = entries_.size() - 1;
+  std::size_t at = digest.low & mask;
+  while (entries_[at].number >= 0 && entries_[at].digest != digest) at = (at + 1) & mask;
+  return entries_[at];
+}
+
+auto DigestNumbers::number_of(const Digest& digest) -> Place {
+  Entry* found = &entry(digest);
+  if (found->number >= 0) return {found->number, false};
+  if (4 * (count_ + 1) > 3 * std::ssize(entries_)) {
+    const std::vector<Entry> former =
+        std::exchange(entries_, std::vector<Entry>(2 * entries_.size()));
+    for (const Entry& one : former)
+      if (one.number >= 0) entry(one.digest) = one;
+    found = &entry(digest);
+  }
+  *found = {digest, count_};
+  return {count_++, true};
+}
 
 void TokenFileWriter::Stream::add(const void* data, std::size_t bytes) {
   const auto* begin = static_cast<const char*>(data);
@@ -70,9 +98,15 @@ TokenFileWriter::TokenFileWriter(const std::string& path, const std::string& tok
   check(images->token >= 0 && images->token < vocabulary && images->tokens_per_image >= 1, path,
         ": images with ", images->tokens_per_image, " tokens of id ", images->token,
         ", expected at least 1 of an id of the vocabulary of ", vocabulary);
+  expect_room(path, "fit of images", images->fit, sizeof(TokenHeader::image_fit));
+  expect_room(path, "resampling of images", images->resampling,
+              sizeof(TokenHeader::image_resampling));
+  expect_room(path, "text before an image", images->begin, sizeof(TokenHeader::image_begin));
+  expect_room(path, "text after an image", images->end, sizeof(TokenHeader::image_end));
   image_form_->images = 0;
   image_form_->most_per_document = 0;
   image_stream_.emplace(path);
+  image_place_stream_.emplace(path);
   image_number_stream_.emplace(path);
   image_number_stream_->add(&zero, sizeof zero);
 }
@@ -134,7 +168,9 @@ void TokenFileWriter::append_image(std::span<const std::uint8_t> pixels) {
   check(image_form_.has_value(), file_.path(), ": is written without images");
   check(std::ssize(pixels) == image_form_->image_bytes(), file_.path(), ": an image of ",
         pixels.size(), " bytes, expected ", image_form_->image_bytes());
-  image_stream_->add(pixels.data(), pixels.size());
+  const auto [number, is_new] = image_digests_.number_of(checksum(pixels.data(), pixels.size()));
+  if (is_new) image_stream_->add(pixels.data(), pixels.size());
+  image_place_stream_->add(&number, sizeof number);
   ++document_images_;
 }
 
@@ -168,17 +204,30 @@ void TokenFileWriter::write_image_fields(TokenHeader& header, io::Hdf5File& file
   header.image_token = form.token;
   header.tokens_per_image = form.tokens_per_image;
   header.most_images = form.most_per_document;
+  copy_to(header.image_fit, form.fit);
+  copy_to(header.image_resampling, form.resampling);
+  copy_to(header.image_begin, form.begin);
+  copy_to(header.image_end, form.end);
+  header.stored_images = image_digests_.count();
   header.images_digest = image_stream_->checksum.digest();
+  header.image_numbers_digest = image_place_stream_->checksum.digest();
   header.document_images_digest = image_number_stream_->checksum.digest();
   header.images_begin =
-      file.create_dataset("images", DType::uint8, {form.images, form.size, form.size, 3})
+      file.create_dataset("images", DType::uint8, {header.stored_images, form.size, form.size, 3})
           .file_offset();
+  header.image_numbers_begin =
+      file.create_dataset("image_numbers", DType::int64, {form.images}).file_offset();
   header.document_images_begin =
       file.create_dataset("document_images", DType::int64, {documents_ + 1}).file_offset();
   file.set_attribute("image_token", form.token);
   file.set_attribute("tokens_per_image", form.tokens_per_image);
   file.set_attribute("most_images", form.most_per_document);
+  for (const auto& [name, words] :
+       {std::pair("image_fit", form.fit), std::pair("image_resampling", form.resampling),
+        std::pair("image_begin", form.begin), std::pair("image_end", form.end)})
+    if (!words.empty()) file.set_attribute(name, words);
   file.set_attribute("images_xxh3_128", header.images_digest.hex());
+  file.set_attribute("image_numbers_xxh3_128", header.image_numbers_digest.hex());
   file.set_attribute("document_images_xxh3_128", header.document_images_digest.hex());
 }
 
@@ -197,10 +246,9 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   header.text_bytes = text_bytes_;
   header.tokens_digest = token_stream_.checksum.digest();
   header.offsets_digest = offset_stream_.checksum.digest();
-  std::memcpy(header.tokenizer, tokenizer_.data(), tokenizer_.size());
-  std::memcpy(header.tokenizer_path, source_.path.data(), source_.path.size());
-  std::memcpy(header.end_of_document, source_.end_of_document.data(),
-              source_.end_of_document.size());
+  copy_to(header.tokenizer, tokenizer_);
+  copy_to(header.tokenizer_path, source_.path);
+  copy_to(header.end_of_document, source_.end_of_document);
 
   auto file = io::Hdf5File::create(file_.temporary_path(), token_header_bytes);
   const DType dtype = header.token_bytes == 2 ? DType::uint16 : DType::uint32;
@@ -242,10 +290,13 @@ void TokenFileWriter::commit(const std::string& sources) {
   offset_stream_.flush();
   if (has_images()) {
     image_stream_->flush();
+    image_place_stream_->flush();
     image_number_stream_->flush();
   }
-  const std::int64_t image_bytes =
-      has_images() ? image_stream_->spool.bytes() + image_number_stream_->spool.bytes() : 0;
+  const std::int64_t image_bytes = has_images() ? image_stream_->spool.bytes() +
+                                                      image_place_stream_->spool.bytes() +
+                                                      image_number_stream_->spool.bytes()
+                                                : 0;
   file_.probe_space(token_stream_.spool.bytes() + offset_stream_.spool.bytes() +
                     mask_stream_.spool.bytes() + image_bytes + structure_bytes);
   TokenHeader header = write_hdf5(sources);
@@ -254,6 +305,7 @@ void TokenFileWriter::commit(const std::string& sources) {
   if (has_mask()) mask_stream_.spool.copy_to(file_, header.mask_begin);
   if (has_images()) {
     image_stream_->spool.copy_to(file_, header.images_begin);
+    image_place_stream_->spool.copy_to(file_, header.image_numbers_begin);
     image_number_stream_->spool.copy_to(file_, header.document_images_begin);
   }
   const io::InputFile written(file_.temporary_path());

@@ -39,9 +39,19 @@ void verify_images(const TokenHeader& h, std::int64_t file_bytes, const std::str
         path, ": its header says ", h.images, " images of ", h.image_size, " x ", h.image_size,
         " pixels, at most ", h.most_images, " in a document, each for ", h.tokens_per_image,
         " tokens of id ", h.image_token);
-  check(inside(h.images_begin, h.images, h.image_bytes(), file_bytes), path, ": ", h.images,
-        " images of ", h.image_bytes(), " bytes from byte ", h.images_begin,
+  const auto ends = [](const auto& words) {
+    return std::memchr(words, 0, sizeof words) != nullptr;
+  };
+  check(ends(h.image_fit) && ends(h.image_resampling) && ends(h.image_begin) && ends(h.image_end),
+        path, ": the fit or a text of its images has no terminating zero");
+  check(h.stored_images >= 1 && h.stored_images <= h.images, path, ": its header says that ",
+        h.stored_images, " of ", h.images, " images are distinct");
+  check(inside(h.images_begin, h.stored_images, h.image_bytes(), file_bytes), path, ": ",
+        h.stored_images, " images of ", h.image_bytes(), " bytes from byte ", h.images_begin,
         " do not fit into its ", file_bytes, " bytes");
+  check(inside(h.image_numbers_begin, h.images, 8, file_bytes), path, ": ", h.images,
+        " numbers of images from byte ", h.image_numbers_begin, " do not fit into its ", file_bytes,
+        " bytes");
   check(inside(h.document_images_begin, h.documents + 1, 8, file_bytes), path, ": ",
         h.documents + 1, " image numbers of documents from byte ", h.document_images_begin,
         " do not fit into its ", file_bytes, " bytes");
@@ -56,6 +66,8 @@ std::vector<TokenDataset> datasets_of(const TokenHeader& h) {
   if (h.has_mask()) all.push_back({"mask", h.mask_begin, h.mask_end(), h.mask_digest});
   if (h.has_images()) {
     all.push_back({"images", h.images_begin, h.images_end(), h.images_digest});
+    all.push_back(
+        {"image_numbers", h.image_numbers_begin, h.image_numbers_end(), h.image_numbers_digest});
     all.push_back({"document_images", h.document_images_begin, h.document_images_end(),
                    h.document_images_digest});
   }

@@ -262,8 +262,15 @@ class Documents {
   std::optional<ImageForm> form_of_images() const {
     if (!options_.images) return std::nullopt;
     const ImageText& form = options_.images->text;
-    return ImageForm{options_.images->size, 0, tokenizer_.special_token(form.token), form.copies,
-                     0};
+    return ImageForm{options_.images->size,
+                     0,
+                     tokenizer_.special_token(form.token),
+                     form.copies,
+                     0,
+                     std::string(io::name_of(options_.images->fit)),
+                     std::string(io::image_resampling),
+                     form.begin,
+                     form.end};
   }
 
   const TokenizeOptions& options_;

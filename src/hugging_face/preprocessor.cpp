@@ -31,14 +31,13 @@ struct Processor {
   std::string path;
 };
 
-Processor read_processor(const std::string& folder) {
-  constexpr std::int64_t most = 1 << 20;
+Processor parse_processor(const std::string& image_processor, const std::string& processor,
+                          const std::string& folder) {
   for (const std::string name : {image_processor_name, processor_name}) {
     const std::string path = folder + "/" + name;
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
-    json file = parse_strict(io::read_text_file(path, most), path,
-                             {32, "the file", "; correct or remove it"});
+    const std::string& content = name == image_processor_name ? image_processor : processor;
+    if (content.empty()) continue;
+    json file = parse_strict(content, path, {32, "the file", "; correct or remove it"});
     if (name == image_processor_name) return {std::move(file), path};
     if (json part = member_of(file, "image_processor"); part.is_object())
       return {std::move(part), path};
@@ -88,9 +87,20 @@ void check_normalisation(const json& members, bool clip, Complaints& complaints)
 }  // namespace
 
 ImagePreparation image_preparation(const std::string& folder, const deck::VisionConfig& vision) {
+  const auto content = [&](const char* name) {
+    constexpr std::int64_t most = 1 << 20;
+    const std::string path = folder + "/" + name;
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored) ? io::read_text_file(path, most) : "";
+  };
+  return image_preparation(content(image_processor_name), content(processor_name), folder, vision);
+}
+
+ImagePreparation image_preparation(const std::string& image_processor, const std::string& processor,
+                                   const std::string& folder, const deck::VisionConfig& vision) {
   const bool clip = vision.family == VisionFamily::clip;
   ImagePreparation out{clip ? "crop" : "stretch", ""};
-  const auto [members, path] = read_processor(folder);
+  const auto [members, path] = parse_processor(image_processor, processor, folder);
   if (path.empty()) return out;
   Complaints complaints;
   check_normalisation(members, clip, complaints);
@@ -113,6 +123,7 @@ ImagePreparation image_preparation(const std::string& folder, const deck::Vision
   const bool stretches = is_square(size, side) && (!cropped || is_square(crop, side));
   if (resized && (crops || stretches)) {
     out.fit = crops ? "crop" : "stretch";
+    out.is_stated = true;
     return out;
   }
   json steps = json::object();
@@ -125,6 +136,31 @@ ImagePreparation image_preparation(const std::string& folder, const deck::Vision
            "` does not; to train and evaluate with the same pixels, give images of ", side, " × ",
            side, " pixels that are prepared so already, which it keeps");
   return out;
+}
+
+std::string image_processor_text(const deck::VisionConfig& vision, const std::string& fit) {
+  if (fit != "crop" && fit != "stretch") return "";
+  const bool clip = vision.family == VisionFamily::clip;
+  const bool crops = fit == "crop";
+  const std::int64_t side = vision.image;
+  const nlohmann::ordered_json square{{"height", side}, {"width", side}};
+  nlohmann::ordered_json out{
+      // SigLIP's processor cannot crop; CLIP's can do both.
+      {"image_processor_type", clip || crops ? "CLIPImageProcessor" : "SiglipImageProcessor"},
+      {"do_convert_rgb", true},
+      {"do_resize", true},
+      {"size", crops ? nlohmann::ordered_json{{"shortest_edge", side}} : square},
+      {"resample", bicubic}};
+  if (clip || crops) {
+    out["do_center_crop"] = crops;
+    out["crop_size"] = square;
+  }
+  out["do_rescale"] = true;
+  out["rescale_factor"] = 1.0 / 255;
+  out["do_normalize"] = true;
+  out["image_mean"] = clip ? clip_mean : half;
+  out["image_std"] = clip ? clip_deviation : half;
+  return out.dump(2) + "\n";
 }
 
 }  // namespace trireme::hugging_face

@@ -94,7 +94,7 @@ TEST_F(ImageRuns, LearnNamesOnAnyLayout) {
                                                 {4, "parallel.pipeline=2 parallel.tensor=2"}}) {
     SCOPED_TRACE(keys);
     ASSERT_EQ(run(text(launcher, ranks, " trireme generate images.toml ", keys,
-                       " --prompts questions.jsonl --image-fit stretch --temperature 0 --tokens 3 "
+                       " --prompts questions.jsonl --temperature 0 --tokens 3 "
                        "-o texts.jsonl")),
               0)
         << err();
@@ -103,12 +103,13 @@ TEST_F(ImageRuns, LearnNamesOnAnyLayout) {
   }
   for (const char* grey : greys)
     EXPECT_EQ(occurrences(texts, text("\"text\":\" ", grey, "\"")), 2) << texts;
-  ASSERT_EQ(run("trireme generate images.toml --prompt 'Is it?' --image i2.npy --image-fit stretch "
+  ASSERT_EQ(run("trireme generate images.toml --prompt 'Is it?' --image i2.npy "
                 "--temperature 0 --tokens 3"),
             0)
       << err();
   EXPECT_NE(out().find("<image>Is it? light"), std::string::npos) << out();
-  EXPECT_NE(err().find("note: images become squares as with --image-fit stretch"),
+  EXPECT_NE(err().find("note: images become squares with --image-fit stretch, as in the "
+                       "training"),
             std::string::npos)
       << err();
 }
@@ -151,6 +152,86 @@ TEST_F(ImageRuns, WholeImagesAreReadOnAnyLayout) {
   EXPECT_NE(err().find("joined.jsonl:1 has two images without a token between them"),
             std::string::npos)
       << err();
+}
+
+/// The fit of images is that of the training: of other files, of a restart, of an evaluation and of
+/// prompts.
+TEST_F(ImageRuns, KeepTheFitOfTheirImages) {
+  const std::string tokenize =
+      "trireme tokenize --tokenizer tokenizer.json --images 12 --image-tokens 4 lines.jsonl ";
+  ASSERT_EQ(run(tokenize + "-o crop.h5"), 0) << err();
+  ASSERT_EQ(run(tokenize + "-o pad.h5 --image-fit pad --image-end ' .'"), 0) << err();
+  ASSERT_EQ(run("trireme inspect pad.h5"), 0) << err();
+  EXPECT_NE(out().find("with --image-fit pad and bicubic-pillow12"), std::string::npos) << out();
+  ASSERT_EQ(run("trireme inspect pad.h5 --json -"), 0) << err();
+  EXPECT_NE(out().find(R"("end": " .")"), std::string::npos) << out();
+  const auto expect_refused = [&](const std::string& arguments, const std::string& message) {
+    SCOPED_TRACE(arguments);
+    EXPECT_EQ(run("trireme " + arguments), 2) << out();
+    EXPECT_NE(err().find(message), std::string::npos) << err();
+  };
+  expect_refused("train images.toml 'data.train=0.5 t.h5, 0.5 pad.h5'",
+                 "pad.h5: its images became squares with --image-fit pad, but those of t.h5 with "
+                 "--image-fit stretch; tokenize with --image-fit stretch");
+  expect_refused("check images.toml 'data.train=0.5 t.h5, 0.5 pad.h5'",
+                 "pad.h5: its images became squares with --image-fit pad");
+  expect_refused(
+      "train images.toml data.validation=crop.h5",
+      "crop.h5: its images became squares with --image-fit crop, but those of t.h5 with");
+  ASSERT_EQ(run("trireme train images.toml run.steps=2"), 0) << err();
+  expect_refused(
+      "train images.toml run.steps=4 checkpoint.restart=latest data.train=pad.h5",
+      "the images of [data] train = \"pad.h5\" (command line) became squares with "
+      "--image-fit pad, but those of checkpoint run/checkpoints/step_00000002 with "
+      "--image-fit stretch; tokenize with --image-fit stretch, or continue on these with "
+      "data.replaced=true");
+  expect_refused("eval images.toml --data pad.h5",
+                 "pad.h5: its images became squares with --image-fit pad, but those of checkpoint "
+                 "run/checkpoints/step_00000002 with --image-fit stretch");
+  expect_refused("generate images.toml --prompts questions.jsonl --image-fit pad",
+                 "--image-fit pad: questions.jsonl:1 has an image, but images of the training "
+                 "became squares with --image-fit stretch; leave --image-fit out");
+  ASSERT_EQ(run("trireme train images.toml run.steps=4 checkpoint.restart=latest data.train=pad.h5 "
+                "data.replaced=true"),
+            0)
+      << err();
+  EXPECT_NE(err().find("accepted, because data.replaced = true"), std::string::npos) << err();
+  ASSERT_EQ(run("trireme generate images.toml --prompts questions.jsonl --tokens 1"), 0) << err();
+  EXPECT_NE(err().find("with --image-fit pad, as in the training"), std::string::npos) << err();
+}
+
+/// An export's image processor has the fit, and an import takes it from there.
+TEST_F(ImageRuns, ExportAndImportTheFit) {
+  const std::string tokenize =
+      "trireme tokenize --tokenizer tokenizer.json --images 12 --image-tokens 4 lines.jsonl ";
+  ASSERT_EQ(run("trireme train images.toml run.steps=1"), 0) << err();
+  ASSERT_EQ(run("trireme export run exported"), 0) << err();
+  EXPECT_NE(out().find("preprocessor_config.json: prepares images as --image-fit stretch of the "
+                       "training"),
+            std::string::npos)
+      << out();
+  const std::string processor = file("exported/preprocessor_config.json");
+  EXPECT_NE(processor.find("\"do_center_crop\": false"), std::string::npos) << processor;
+  ASSERT_EQ(run("trireme import exported images.toml run.directory=again"), 0) << err();
+  EXPECT_NE(out().find("--images 12 --image-fit stretch"), std::string::npos) << out();
+  ASSERT_EQ(run(tokenize + "-o pad.h5 --image-fit pad"), 0) << err();
+  const std::string restart =
+      "trireme train images.toml run.directory=again checkpoint.restart=latest run.steps=1 "
+      "data.train=pad.h5 ";
+  EXPECT_EQ(run(restart), 2) << out();
+  EXPECT_NE(err().find("but those of checkpoint again/checkpoints/step_00000000 with --image-fit "
+                       "stretch"),
+            std::string::npos)
+      << err();
+  ASSERT_EQ(run("trireme export again same"), 0) << err();
+  EXPECT_EQ(file("same/preprocessor_config.json"), processor);
+  ASSERT_EQ(run(restart + "data.replaced=true"), 0) << err();
+  ASSERT_EQ(run("trireme export again padded"), 0) << err();
+  EXPECT_NE(out().find("no preprocessor_config.json, because no image processor prepares images "
+                       "with --image-fit pad"),
+            std::string::npos)
+      << out();
+  EXPECT_EQ(run("ls padded/preprocessor_config.json"), 2);
 }
 
 TEST_F(ImageRuns, ReportOneErrorPerMistake) {

@@ -131,7 +131,8 @@ TEST(TokenCommands, ImagesOfJsonLinesAreStoredShownAndVerified) {
   ASSERT_EQ(shell(folder, "trireme inspect --verify t.h5"), 0);
   expect_output(folder, "format      token file, version 3\n");
   expect_output(folder,
-                "images      20 of 8 x 8 pixels, at most 1 in a document, each for 4 tokens");
+                "images      20 (1 distinct) of 8 x 8 pixels, at most 1 in a document, each for 4 "
+                "tokens of id 1, with --image-fit pad and bicubic-pillow12\n");
   expect_output(folder, "all checksums match");
   ASSERT_EQ(shell(folder, "trireme inspect --decode t.h5"), 0);
   expect_output(folder, R"("text":"See <image> here?"})");

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace trireme::data {
@@ -71,6 +72,36 @@ TEST(TokenFileImages, RoundTripImagesOfDocuments) {
   EXPECT_EQ(files_in(folder), 1);
 }
 
+TEST(TokenFileImages, StateTheFitAndTheTextsAround) {
+  const TemporaryFolder folder;
+  const auto path = folder.file("t.h5");
+  const ImageForm form{image_size,        1,   image_token, 2, 1, "pad", "bicubic-pillow12",
+                       "\n<image_begin>", "\n"};
+  const auto write = [&](const ImageForm& with) {
+    TokenFileWriter writer(path, "test", 257, {}, with);
+    writer.append(std::vector<std::int32_t>{image_token, image_token, 1});
+    writer.append_image(pixels_of(0));
+    writer.end_document(1);
+    writer.commit("a.jsonl");
+  };
+  write(form);
+  EXPECT_EQ(*TokenFile(path).images(), form);
+  {
+    const auto file = io::Hdf5File::open(path);
+    EXPECT_EQ(file.string_attribute("image_fit"), "pad");
+    EXPECT_EQ(file.string_attribute("image_resampling"), "bicubic-pillow12");
+    EXPECT_EQ(file.string_attribute("image_begin"), "\n<image_begin>");
+    EXPECT_EQ(file.string_attribute("image_end"), "\n");
+  }
+  ImageForm longer = form;
+  longer.end = std::string(256, 'x');
+  expect_mentions(message_of([&] { write(longer); }),
+                  {path, "the text after an image 'xxx", "has more than 255 bytes"});
+  longer.end.pop_back();
+  write(longer);
+  EXPECT_EQ(TokenFile(path).images()->end, longer.end);
+}
+
 TEST(TokenFileImages, AreDatasetsOfTheHdf5File) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
@@ -88,6 +119,57 @@ TEST(TokenFileImages, AreDatasetsOfTheHdf5File) {
   EXPECT_EQ(file.integer_attribute("image_token"), image_token);
   EXPECT_EQ(file.integer_attribute("tokens_per_image"), tokens_per_image);
   EXPECT_EQ(file.integer_attribute("most_images"), 2);
+}
+
+/// The table of digests grows, and a file of one repeated image has its pixels once.
+TEST(TokenFileImages, StoreEachImageOnce) {
+  const TemporaryFolder folder;
+  const auto path = folder.file("t.h5");
+  TokenFileWriter writer(path, "test", 257, {},
+                         ImageForm{image_size, 0, image_token, tokens_per_image, 0});
+  constexpr std::int64_t distinct = 200, documents = 500;
+  const auto image_of = [](std::int64_t document, std::int64_t i) {
+    return (document * 7 + i * document / 3) % distinct;
+  };
+  std::set<std::int64_t> used;
+  for (std::int64_t d = 0; d < documents; ++d) {
+    writer.append(std::vector<std::int32_t>(2 * tokens_per_image, image_token), false);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      writer.append_image(pixels_of(image_of(d, i)));
+      used.insert(image_of(d, i));
+    }
+    writer.append(std::vector<std::int32_t>{1});
+    writer.end_document(1);
+  }
+  writer.commit("a.jsonl");
+  const TokenFile file(path);
+  EXPECT_EQ(file.images()->images, 2 * documents);
+  EXPECT_EQ(file.header().stored_images, std::ssize(used));
+  EXPECT_EQ(file.header().images_end() - file.header().images_begin,
+            std::ssize(used) * image_size * image_size * 3);
+  file.verify();
+  std::vector<std::uint8_t> all(2 * documents * image_size * image_size * 3), expected;
+  file.read_images(0, all);
+  for (std::int64_t d = 0; d < documents; ++d)
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const auto pixels = pixels_of(image_of(d, i));
+      expected.insert(expected.end(), pixels.begin(), pixels.end());
+    }
+  EXPECT_EQ(all, expected);
+  // A number without an image, in a file with right checksums.
+  std::string bytes = read_file(path);
+  TokenHeader header = file.header();
+  const std::int64_t number = header.stored_images;
+  std::memcpy(bytes.data() + header.image_numbers_begin + 8, &number, sizeof number);
+  header.image_numbers_digest = checksum(bytes.data() + header.image_numbers_begin,
+                                         static_cast<std::size_t>(8 * header.images));
+  seal(header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  folder.write("t.h5", bytes);
+  const TokenFile damaged(path);
+  expect_mentions(message_of([&] { damaged.verify(); }),
+                  {path, text("image 1 is number ", number, " of ", number, " distinct images")});
+  EXPECT_THROW(damaged.read_images(0, all), Error);
 }
 
 TEST(TokenFileImages, RejectReadsOutsideTheFile) {
@@ -135,6 +217,19 @@ TEST(TokenFileImages, FingerprintCoversPixelsAndPlaces) {
   EXPECT_EQ(fingerprint(1, 1), fingerprint(1, 1));
   EXPECT_NE(fingerprint(1, 1), fingerprint(2, 1));
   EXPECT_NE(fingerprint(1, 1), fingerprint(1, 2));
+  // The same pixels, tokens and numbers of images in another order.
+  const auto in_order = [&](int first, int second, int third) {
+    TokenFileWriter writer(path, "test", 257, {}, ImageForm{1, 0, 1, 1, 0});
+    for (const int value : {0, 1, first, second, third}) {
+      writer.append(std::vector<std::int32_t>{1, 2});
+      writer.append_image(std::vector<std::uint8_t>{static_cast<std::uint8_t>(value), 0, 0});
+      writer.end_document(1);
+    }
+    writer.commit("");
+    return TokenFile(path).fingerprint();
+  };
+  EXPECT_EQ(in_order(0, 0, 1), in_order(0, 0, 1));
+  EXPECT_NE(in_order(0, 0, 1), in_order(0, 1, 0));
 }
 
 TEST(TokenFileImages, WriterRejectsOtherCountsOfImageTokens) {
@@ -157,7 +252,7 @@ TEST(TokenFileImages, DetectAFlippedByteAnywhere) {
   write_images(path, {1, 0, 3});
   const std::string whole = read_file(path);
   const TokenHeader header = TokenFile(path).header();
-  for (std::size_t at = 0; at<whole.size(); at += at> 1400 && at < 1600 ? 1 : 23) {
+  for (std::size_t at = 0; at<whole.size(); at += at> 1400 && at < 2200 ? 1 : 23) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     folder.write("t.h5", damaged);

@@ -561,7 +561,16 @@ TEST(ImagePreparation, FollowsFromTheFoldersProcessor) {
                   {"image_mean = [0.5,0.5,0.5], expected [0.48145466,"});
   expect_mentions(refused(means + R"(, "do_normalize": false, "rescale_factor": 1)", clip),
                   {"do_normalize = false, expected true", "rescale_factor = 1, expected 1/255"});
+  // What an export writes is what it says.
+  for (const deck::VisionConfig& vision : {clip, siglip})
+    for (const std::string fit : {"crop", "stretch"}) {
+      folder.write(image_processor_name, image_processor_text(vision, fit));
+      EXPECT_EQ(image_preparation(at, vision).fit, fit);
+      EXPECT_TRUE(image_preparation(at, vision).is_stated);
+    }
+  EXPECT_EQ(image_processor_text(clip, "pad"), "");
   std::filesystem::remove(folder.file(image_processor_name));
+  EXPECT_FALSE(image_preparation(at, clip).is_stated);
   folder.write(processor_name,
                R"({"image_processor": {"image_mean": [0, 0, 0]}, "patch_size": 14})");
   expect_mentions(message_of([&] { image_preparation(at, clip); }),

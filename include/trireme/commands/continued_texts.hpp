@@ -59,8 +59,8 @@ class ContinuedTexts final : public train::Continuations {
 /// The texts of a run's evaluations, which rank 0 writes to texts.jsonl in the run's folder.
 class RunTexts {
  public:
-  /// UsageError for mistakes in the prompts.
-  explicit RunTexts(const deck::Deck& deck);
+  /// `trained` is as in Texts. UsageError for mistakes in the prompts.
+  RunTexts(const deck::Deck& deck, const data::ImageForm& trained);
   RunTexts(const RunTexts&) = delete;
   RunTexts& operator=(const RunTexts&) = delete;
 

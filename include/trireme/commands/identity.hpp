@@ -20,8 +20,8 @@ struct Identity {
 
 /// Identity with the deck's tokenizer. UsageError if the tokenizer cannot be read.
 Identity identity_of(const deck::Deck& deck);
-/// Adds the fingerprints of the token files, the weights of the training files, and their token of
-/// images. `validation` is null if there is no file for evaluations.
+/// Adds the fingerprints of the token files, the weights of the training files, and the form of
+/// their images. `validation` is null if there is no file for evaluations.
 void add_data(Identity& identity, const TrainingData& training,
               const data::TokenSource* validation);
 
@@ -32,14 +32,10 @@ void set_kernels(Identity& identity, const std::string& kernels);
 /// Message about kernels that differ from the kernels of the checkpoint's run; "" without a
 /// difference, or if the checkpoint does not store its kernels.
 std::string kernel_difference(const checkpoint::Reader& reader, const Identity& identity);
-/// Sets the token that stands for images in the run's token files.
-void set_image_token(Identity& identity, std::int64_t token);
-/// The token that stands for images in a checkpoint's run; −1: the checkpoint does not state it.
-std::int64_t image_token_of(const checkpoint::Reader& reader);
 /// The ids of the special tokens that end answers in a checkpoint's run.
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
-/// Adds the files of an imported model and the ends of answers from the checkpoint, and the token
-/// of images if the token files have no images. No effect on an identity without a tokenizer.
+/// Adds the files of an imported model and the ends of answers from the checkpoint, and the form of
+/// images if the token files have no images. No effect on an identity without a tokenizer.
 void inherit(Identity& identity, const checkpoint::Reader& reader);
 
 /// Message, with the remedy, if the checkpoint and the deck differ in the tokenizer or in the
@@ -50,6 +46,10 @@ std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::D
 /// checkpoint's run; "" if no file differs, or if the numbers of files differ.
 std::string data_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
                             const Identity& identity);
+/// Message, with the remedy, if images of the training files became pixels or tokens in another way
+/// than those of the checkpoint's run; "" if no difference is known.
+std::string image_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
+                             const Identity& identity);
 /// Whether the training files of the checkpoint's run and of `identity` have the same tokens,
 /// weights and order. True if the checkpoint does not store its training files.
 bool same_training_data(const checkpoint::Reader& reader, const Identity& identity);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <trireme/data/tokenize.hpp>
+#include <trireme/io/image_resize.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,13 @@ struct EvalOptions {
   std::string json = {};  ///< file for losses and measures; "-": standard output; "": none
 };
 
+/// How images become squares and stand in texts. Without a value: as in the training, or the
+/// default of data::TokenizeImages.
+struct ImageOptions {
+  std::optional<io::ImageFit> fit = {};
+  std::optional<std::string> token = {}, begin = {}, end = {};
+};
+
 struct GenerateOptions {
   std::string deck;
   std::vector<std::string> overrides;
@@ -54,7 +63,7 @@ struct GenerateOptions {
   std::string chat;                 ///< format of the conversations; "": prompts are plain texts
   std::string prefix;               ///< token before a prompt, or "none"; "": tokenizer's default
   std::vector<std::string> images;  ///< files with the images of `prompt`
-  data::TokenizeImages image_form = {};  ///< how images become pixels and tokens
+  ImageOptions image_form = {};
 };
 
 struct BenchOptions {
@@ -72,9 +81,10 @@ struct DoctorOptions {
 };
 
 /// Adds the options of how images become squares and stand in texts, which need the option `size`
-/// unless it is null. `images`: where to store their values; called after the command is complete.
-void add_image_text_options(CLI::App& command, const std::function<data::TokenizeImages&()>& images,
-                            CLI::Option* size);
+/// unless it is null. `of_training`: the defaults are those of the model's training. `images` must
+/// outlive the command.
+void add_image_text_options(CLI::App& command, ImageOptions& images, CLI::Option* size,
+                            bool of_training);
 
 /// Each function adds one subcommand that stores its values in `options`, and returns this
 /// subcommand.

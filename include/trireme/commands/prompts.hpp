@@ -4,8 +4,10 @@
 #include <trireme/data/chat.hpp>
 #include <trireme/data/image_documents.hpp>
 #include <trireme/data/image_lines.hpp>
+#include <trireme/data/token_source.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/io/image_resize.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -22,9 +24,9 @@ struct Prompt {
   std::vector<std::string> images = {};  ///< files
 };
 
-/// The prompts of the options, with a mark for each image. A UsageError for a mistake in a file of
-/// prompts names the file, and the line if one line is wrong.
-std::vector<Prompt> prompts_of(const GenerateOptions& options);
+/// The prompts of the options, with a mark for each image, as `images` marks them. A UsageError for
+/// a mistake in a file of prompts names the file, and the line if one line is wrong.
+std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::ImageText& images);
 
 /// The options with which evaluations of a run continue its prompts: [run] prompts, prompt_tokens
 /// and chat, temperature 0, and the output texts.jsonl.
@@ -42,14 +44,13 @@ std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
 /// All texts of a command or of a run's evaluations: `samples` texts for each prompt in turn.
 class Texts {
  public:
-  /// `options` must outlive this object. UsageError for mistakes in the prompts.
-  Texts(const deck::Deck& deck, const GenerateOptions& options);
+  /// `options` must outlive this object. `trained`: how the images of the model's training became
+  /// pixels and tokens, as images_of() says. UsageError for mistakes in the prompts, and for
+  /// prompts with images if the options contradict the training.
+  Texts(const deck::Deck& deck, const GenerateOptions& options, const data::ImageForm& trained);
 
   /// A sentence about the ids before prompts, and with an encoder about the ids around texts.
   std::string prefix_text() const;
-  /// UsageError if prompts have images, and the model was trained with another token for them.
-  /// `trained`: the id of this token; −1: unknown.
-  void expect_image_token(std::int64_t trained) const;
   /// A sentence about the images of prompts; "" without images.
   std::string image_text() const;
   /// Warns of prompts that are cut at the beginning.
@@ -95,6 +96,7 @@ class Texts {
   std::vector<std::int32_t> source_of(std::size_t p) const;
   std::vector<std::int32_t> with_images(std::size_t p) const;
   void expect_images() const;
+  void expect_form_of_training(const Prompt& prompt) const;
 
   const GenerateOptions& options_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
@@ -102,17 +104,21 @@ class Texts {
   std::int64_t sequence_;
   std::int64_t source_sequence_;  ///< tokens that the encoder reads; 0 without an encoder
   deck::VisionConfig vision_;     ///< absent: the model sees no images
+  data::ImageForm trained_;       ///< how images of the training became pixels and tokens
   data::ImageText image_text_;    ///< of prompts with images
-  std::int32_t image_id_ = -1;    ///< id that stands for images
-  deck::SpanIds span_ids_ = {};   ///< with an encoder; pairs end with the end of a document
+  io::ImageFit image_fit_;
+  std::int32_t image_id_ = -1;   ///< id that stands for images
+  deck::SpanIds span_ids_ = {};  ///< with an encoder; pairs end with the end of a document
   std::int64_t step_ = 0;
   std::vector<Prompt> prompts_;
   std::vector<std::int64_t> tokens_;  ///< number of tokens of each prompt
 };
 
 /// The texts that evaluations of the deck's run continue. `options`: options_of_run(); they must
-/// outlive the result. A UsageError names the key and its place. The vocabulary must be resolved.
-std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options);
+/// outlive the result. `trained` is as in Texts. A UsageError names the key and its place. The
+/// vocabulary must be resolved.
+std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options,
+                                    const data::ImageForm& trained);
 /// "3 prompts of prompts.txt, continued at each evaluation by at most 64 tokens".
 std::string describe_prompts(const Texts& texts, const GenerateOptions& options);
 

@@ -54,6 +54,7 @@ class TokenFile final : public TokenSource {
 
  private:
   void verify_images() const;
+  void read_image_numbers(std::int64_t first, std::span<std::int64_t> out) const;
   void expect_inside(std::int64_t first, std::int64_t count) const;
   /// Calls use(token, bits, n) for the mask of tokens [first, first + count), n ≤ 8 tokens at a
   /// time: bit i of `bits` belongs to token + i.

@@ -15,8 +15,31 @@
 
 namespace trireme::data {
 
-/// Writes a token file in bounded memory; the folder temporarily needs twice the file's size. The
-/// file appears complete at commit(), or not at all.
+/// Numbers distinct digests in the order in which they come. Memory: 32 to 64 bytes for each, and
+/// half as much more while the table grows.
+class DigestNumbers {
+ public:
+  struct Place {
+    std::int64_t number;
+    bool is_new;
+  };
+  Place number_of(const Digest& digest);
+  std::int64_t count() const { return count_; }
+
+ private:
+  struct Entry {
+    Digest digest;
+    std::int64_t number = -1;  ///< −1: free
+  };
+  /// The entry of a digest, or the free one where it belongs.
+  Entry& entry(const Digest& digest);
+
+  std::vector<Entry> entries_ = std::vector<Entry>(64);  ///< a power of 2, at most 3/4 in use
+  std::int64_t count_ = 0;
+};
+
+/// Writes a token file in bounded memory, besides DigestNumbers of its images; the folder
+/// temporarily needs twice the file's size. The file appears complete at commit(), or not at all.
 class TokenFileWriter {
  public:
   /// The file stores `tokenizer`, the tokenizer's name, and `source`.
@@ -28,7 +51,8 @@ class TokenFileWriter {
   /// Appends tokens to the current document. `counted`: whether these tokens count in the loss. The
   /// file gets a mask if any token does not count.
   void append(std::span<const std::int32_t> tokens, bool counted = true);
-  /// Appends the next image of the current document, as TokenSource::read_images() reads it.
+  /// Appends the next image of the current document, as TokenSource::read_images() reads it. An
+  /// image with the same pixels as an earlier one is not stored again.
   void append_image(std::span<const std::uint8_t> pixels);
   /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
   /// Error unless the document has the image tokens of its images.
@@ -72,7 +96,9 @@ class TokenFileWriter {
   Stream mask_stream_;          ///< empty as long as all tokens count
   std::uint8_t mask_byte_ = 0;  ///< bits that are not yet in mask_stream_
   std::optional<ImageForm> image_form_;
-  std::optional<Stream> image_stream_;
+  std::optional<Stream> image_stream_;        ///< distinct images
+  std::optional<Stream> image_place_stream_;  ///< number of each image among those
+  DigestNumbers image_digests_;
   std::optional<Stream> image_number_stream_;  ///< number of the first image of each document
   std::int64_t document_images_ = 0;           ///< images of the current document
   std::int64_t document_image_tokens_ = 0;     ///< image tokens of the current document

@@ -50,7 +50,14 @@ struct TokenHeader {
   std::int64_t most_images;
   Digest images_digest;
   Digest document_images_digest;
-  char unused[2560];     ///< zeros
+  char image_fit[32];  ///< the strings of ImageForm, padded with zeros
+  char image_resampling[32];
+  char image_begin[256];
+  char image_end[256];
+  std::int64_t stored_images;        ///< number of distinct images, which `images` holds
+  std::int64_t image_numbers_begin;  ///< offset of the dataset `image_numbers`
+  Digest image_numbers_digest;
+  char unused[1952];     ///< zeros
   std::uint64_t digest;  ///< 64-bit XXH3 of the block up to here
 
   std::int64_t tokens_end() const { return tokens_begin + tokens * token_bytes; }
@@ -63,7 +70,8 @@ struct TokenHeader {
   std::int64_t mask_bytes() const { return has_mask() ? (tokens + 7) / 8 : 0; }
   std::int64_t mask_end() const { return mask_begin + mask_bytes(); }
   std::int64_t image_bytes() const { return image_size * image_size * 3; }  ///< of one image
-  std::int64_t images_end() const { return images_begin + images * image_bytes(); }
+  std::int64_t images_end() const { return images_begin + stored_images * image_bytes(); }
+  std::int64_t image_numbers_end() const { return image_numbers_begin + images * 8; }
   std::int64_t document_images_end() const { return document_images_begin + (documents + 1) * 8; }
 };
 static_assert(sizeof(TokenHeader) == 4096);

@@ -25,6 +25,10 @@ struct ImageForm {
   std::int64_t token = 0;
   std::int64_t tokens_per_image = 0;
   std::int64_t most_per_document = 0;  ///< largest number of images of a document
+  std::string fit = {};         ///< how images became squares, a word of --image-fit; "": unknown
+  std::string resampling = {};  ///< interpolation, as io::image_resampling; "": unknown
+  std::string begin = {};       ///< text before each image
+  std::string end = {};         ///< text after each image
   std::int64_t image_bytes() const { return size * size * 3; }
   bool operator==(const ImageForm&) const = default;
 };

@@ -17,6 +17,13 @@ enum class ImageFit : std::uint8_t {
 /// The fit of a word: "crop", "stretch" or "pad", the words of image_fit_names.
 ImageFit image_fit(std::string_view word);
 inline constexpr std::string_view image_fit_names[] = {"crop", "stretch", "pad"};
+inline std::string_view name_of(ImageFit fit) {
+  return image_fit_names[static_cast<std::size_t>(fit)];
+}
+
+/// The interpolation of resize(), which changes with the values that it computes. Token files and
+/// checkpoints state it.
+inline constexpr std::string_view image_resampling = "bicubic-pillow12";
 
 /// Part [left, left + width) x [top, top + height) of the image resized to full_width x full_height
 /// pixels. The part is inside the resized image, whose sides may be larger than image_side_limit.

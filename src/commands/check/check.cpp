@@ -5,6 +5,7 @@
 #include <trireme/commands/check/tables.hpp>
 #include <trireme/commands/check/time.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/prompts.hpp>
 #include <trireme/commands/resolve.hpp>
@@ -239,11 +240,12 @@ void print_packing(const deck::Deck& deck, const TrainingData& data) {
 
 /// Describes the prompts that evaluations continue; "" without them. If `elsewhere` (a plan for
 /// another machine), a mistake only causes a warning, and the result is "".
-std::string describe_texts(const deck::Deck& deck, bool elsewhere) {
+std::string describe_texts(const deck::Deck& deck, const TrainingData& training, bool elsewhere) {
   if (deck.config.run.prompts.empty()) return "";
   const GenerateOptions options = options_of_run(deck.config.run);
   try {
-    const auto texts = texts_of_run(deck, options);
+    const auto texts =
+        texts_of_run(deck, options, images_of(training).value_or(data::ImageForm{.token = -1}));
     texts->warn_of_long_prompts();
     return describe_prompts(*texts, options);
   } catch (const UsageError& mistake) {
@@ -429,7 +431,7 @@ void check_deck(const CheckOptions& options) {
                                         /*elsewhere=*/!options.machine.empty());
   const deck::Deck& deck = run.deck;
   expect_restart(deck);
-  const std::string texts = describe_texts(deck, !options.machine.empty());
+  const std::string texts = describe_texts(deck, run.training, !options.machine.empty());
   if (options.resolved) {
     log::line(deck::resolved_toml(deck));
     return;

@@ -4,6 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/token_source.hpp>
@@ -20,7 +21,6 @@ constexpr const char* tokenizer_key = "tokenizer";
 constexpr const char* end_key = "end_of_document";
 constexpr const char* training_key = "data.train";
 constexpr const char* answers_key = "answer_ends";
-constexpr const char* image_token_key = "image_token";
 constexpr const char* validation_key = "data.validation";
 constexpr const char* kernels_key = "kernels";
 
@@ -72,8 +72,7 @@ void add_data(Identity& identity, const TrainingData& training,
   for (std::size_t i = 0; i < training.files.size(); ++i)
     list += text(i > 0 ? ", " : "", training.weights[i], " ", training.files[i]->fingerprint());
   identity.values[training_key] = list;
-  for (const auto& file : training.files)
-    if (const auto images = file->images()) set_image_token(identity, images->token);
+  if (const auto images = images_of(training)) set_images(identity.values, *images);
   if (validation != nullptr) identity.values[validation_key] = validation->fingerprint();
 }
 
@@ -96,15 +95,6 @@ std::string kernel_difference(const checkpoint::Reader& reader, const Identity& 
               "): losses agree to rounding, but not bit for bit");
 }
 
-void set_image_token(Identity& identity, std::int64_t token) {
-  identity.values[image_token_key] = std::to_string(token);
-}
-
-std::int64_t image_token_of(const checkpoint::Reader& reader) {
-  const std::string token = value_of(reader.state().values, image_token_key);
-  return token.empty() ? -1 : std::stoll(token);
-}
-
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader) {
   std::vector<std::int64_t> ends;
   for (const std::string& entry : entries(value_of(reader.state().values, answers_key)))
@@ -121,9 +111,8 @@ void inherit(Identity& identity, const checkpoint::Reader& reader) {
   for (const std::string& entry : entries(value_of(identity.values, answers_key)))
     ends.insert(std::stoll(entry));
   set_answer_ends(identity, ends);
-  if (const std::int64_t token = image_token_of(reader);
-      token >= 0 && !identity.values.contains(image_token_key))
-    set_image_token(identity, token);
+  if (images_of(identity.values).token < 0)
+    set_images(identity.values, images_of(reader.state().values));
 }
 
 std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
@@ -155,6 +144,15 @@ std::string data_difference(const checkpoint::Reader& reader, const deck::Deck& 
                   ") holds now; restore the file, or continue on the new tokens with "
                   "data.replaced=true");
   return "";
+}
+
+std::string image_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
+                             const Identity& identity) {
+  const auto found = image_difference(images_of(identity.values), images_of(reader.state().values));
+  if (!found) return "";
+  return text("the images of ", deck.cite("data", "train"), " ", found->verb, " ", found->now,
+              ", but those of checkpoint ", reader.folder(), " ", found->before, "; ",
+              found->remedy, ", or continue on these with data.replaced=true");
 }
 
 bool same_training_data(const checkpoint::Reader& reader, const Identity& identity) {

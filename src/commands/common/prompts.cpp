@@ -84,6 +84,26 @@ Prompt prompt_of(const data::JsonLine& line, bool chat, const std::filesystem::p
   return {std::move(words), std::move(messages), line.where()};
 }
 
+/// The texts of the options, or else of the training, or else the defaults.
+data::ImageText image_text_of(const ImageOptions& given, const data::ImageForm& trained,
+                              const data::Tokenizer& tokenizer) {
+  data::ImageText images;
+  for (const auto& [name, id] : tokenizer.special_tokens())
+    if (id == trained.token) images.token = name;
+  images.token = given.token.value_or(images.token);
+  images.begin = given.begin.value_or(trained.begin);
+  images.end = given.end.value_or(trained.end);
+  return images;
+}
+
+io::ImageFit image_fit_of(const ImageOptions& given, const data::ImageForm& trained) {
+  if (given.fit || trained.fit.empty()) return given.fit.value_or(io::ImageFit::crop);
+  check_usage(std::ranges::find(io::image_fit_names, trained.fit) != std::end(io::image_fit_names),
+              "images of the training became squares with --image-fit ", trained.fit,
+              ", which this version does not know; use a newer version of trireme");
+  return io::image_fit(trained.fit);
+}
+
 std::string name_of(const data::Tokenizer& tokenizer, std::int32_t id) {
   for (const auto& [name, known] : tokenizer.special_tokens())
     if (known == id) return name;
@@ -103,9 +123,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_texts(const deck::Deck& deck) {
 
 }  // namespace
 
-std::vector<Prompt> prompts_of(const GenerateOptions& options) {
+std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::ImageText& form) {
   const std::string& path = options.prompts;
-  const data::ImageText& form = options.image_form.text;
   if (path.empty()) {
     Prompt prompt = question(options.prompt, "the prompt");
     prompt.images = options.images;
@@ -143,7 +162,7 @@ std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
   return {prefix_token(tokenizer, prefix)};
 }
 
-Texts::Texts(const deck::Deck& deck, const GenerateOptions& options)
+Texts::Texts(const deck::Deck& deck, const GenerateOptions& options, const data::ImageForm& trained)
     : options_(options),
       tokenizer_(tokenizer_of_texts(deck)),
       chat_(data::chat_format(options.chat)),
@@ -151,9 +170,11 @@ Texts::Texts(const deck::Deck& deck, const GenerateOptions& options)
       source_sequence_(deck.config.model.encoder.present() ? deck.config.model.encoder.sequence
                                                            : 0),
       vision_(deck.config.model.vision),
-      image_text_(options.image_form.text),
+      trained_(trained),
+      image_text_(image_text_of(options.image_form, trained, *tokenizer_)),
+      image_fit_(image_fit_of(options.image_form, trained)),
       image_id_(vision_.present() ? tokenizer_->special_token(image_text_.token) : -1),
-      prompts_(prompts_of(options)) {
+      prompts_(prompts_of(options, image_text_)) {
   expect_images();
   if (are_targets()) {
     span_ids_ = deck::span_ids(deck.config);
@@ -250,22 +271,31 @@ void Texts::expect_images() const {
     check_usage(std::ssize(prompt.images) <= vision_.images, prompt.where, " has ",
                 prompt.images.size(), " images, but [vision] images = ", vision_.images,
                 "; give fewer, or set images = ", prompt.images.size());
+    expect_form_of_training(prompt);
   }
+}
+
+/// UsageError if the images of a prompt would become other pixels or tokens than in the training.
+void Texts::expect_form_of_training(const Prompt& prompt) const {
+  const std::string fit(io::name_of(image_fit_));
+  check_usage(trained_.fit.empty() || trained_.fit == fit, "--image-fit ", fit, ": ", prompt.where,
+              " has an image, but images of the training became squares with --image-fit ",
+              trained_.fit, "; leave --image-fit out");
+  check_usage(trained_.resampling.empty() || trained_.resampling == io::image_resampling,
+              prompt.where, " has an image, but images of the training were resized by the method ",
+              trained_.resampling, ", and this version resizes by ", io::image_resampling,
+              "; use the version of trireme that made the token files");
+  check_usage(trained_.token < 0 || trained_.token == image_id_, prompt.where,
+              " has an image, for which ", image_text_.token, " stands, token ", image_id_,
+              ", but the model was trained with token ", trained_.token, "; give --image-token ",
+              name_of(*tokenizer_, static_cast<std::int32_t>(trained_.token)));
 }
 
 std::string Texts::image_text() const {
   if (std::ranges::all_of(prompts_, [](const Prompt& p) { return p.images.empty(); })) return "";
-  return text("images become squares as with --image-fit ",
-              io::image_fit_names[static_cast<std::size_t>(options_.image_form.fit)],
-              "; give the fit that `trireme tokenize` had for the training");
-}
-
-void Texts::expect_image_token(std::int64_t trained) const {
-  if (trained < 0 || trained == image_id_) return;
-  for (const Prompt& prompt : prompts_)
-    check_usage(prompt.images.empty(), prompt.where, " has an image, for which ", image_text_.token,
-                " stands, token ", image_id_, ", but the model was trained with token ", trained,
-                "; give --image-token ", name_of(*tokenizer_, static_cast<std::int32_t>(trained)));
+  return text("images become squares with --image-fit ", io::name_of(image_fit_),
+              trained_.fit.empty() ? "; the checkpoint does not state the fit of its training"
+                                   : ", as in the training");
 }
 
 /// The ids of a prompt with images: names of special tokens are these tokens, and each mark is as
@@ -301,8 +331,7 @@ data::TextImages Texts::images(std::int64_t n, const std::vector<std::int32_t>& 
   }
   auto* to = reinterpret_cast<std::uint8_t*>(images.pixels.data());
   for (const std::string& path : prompt.images) {
-    const io::Image square =
-        io::fitted(io::read_image(path), vision_.image, options_.image_form.fit);
+    const io::Image square = io::fitted(io::read_image(path), vision_.image, image_fit_);
     to = std::ranges::copy(square.pixels, to).out;
   }
   return images;
@@ -355,12 +384,13 @@ GenerateOptions options_of_run(const deck::RunConfig& run) {
   return options;
 }
 
-std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options) {
+std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options,
+                                    const data::ImageForm& trained) {
   check_usage(options.chat.empty() || data::chat_format(options.chat) != data::ChatFormat::none,
               deck.cite("run", "chat"), " is not a chat format; choose one of ",
               join(data::chat_format_names(), ", "), ", or leave chat out");
   try {
-    return std::make_unique<Texts>(deck, options);
+    return std::make_unique<Texts>(deck, options, trained);
   } catch (const UsageError& error) {  // the error names the key instead of the option
     std::string mistake = error.what();
     for (auto at = mistake.find("--chat"); at != std::string::npos; at = mistake.find("--chat"))

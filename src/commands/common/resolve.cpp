@@ -9,6 +9,7 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/model_checks.hpp>
@@ -91,6 +92,7 @@ TrainingData open_training_data(const deck::Deck& deck) {
     data.files.push_back(open_token_file(deck, "train", entry.path));
     data.weights.push_back(entry.weight);
   }
+  images_of(data);  // which expects equal forms
   return data;
 }
 

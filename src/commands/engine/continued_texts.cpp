@@ -115,11 +115,11 @@ std::string lines_up_to(const std::string& path, std::int64_t step) {
 
 }  // namespace
 
-RunTexts::RunTexts(const deck::Deck& deck)
+RunTexts::RunTexts(const deck::Deck& deck, const data::ImageForm& trained)
     : sequence_(deck.config.model.sequence),
       directory_(deck.config.run.directory),
       options_(options_of_run(deck.config.run)),
-      texts_(texts_of_run(deck, options_)) {}
+      texts_(texts_of_run(deck, options_, trained)) {}
 
 void RunTexts::open(grid::Runtime& runtime, std::optional<std::int64_t> restored) {
   runtime.together([&] {

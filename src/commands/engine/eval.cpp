@@ -2,6 +2,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/commands/prompts.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
@@ -331,6 +332,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   std::int64_t step = 0;
   runtime.together([&] {
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
+    expect_same_images(*file, images_of(reader.state().values), folder);
     engine->load(reader);
     step = reader.state().step;
   });

@@ -5,7 +5,7 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/continued_texts.hpp>
 #include <trireme/commands/engine.hpp>
-#include <trireme/commands/identity.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/commands/prompts.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
@@ -79,7 +79,9 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   std::int64_t batch = 1;
   runtime.together([&] {
     if (runtime.rank() == 0) io::expect_writable(options.output);
-    texts = std::make_unique<Texts>(session.deck, options);
+    const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
+    texts = std::make_unique<Texts>(session.deck, options, images_of(reader.state().values));
+    texts->set_step(reader.state().step);
     batch = std::min(options.batch, (texts->count() + replicas - 1) / replicas);
     if (!texts->is_chat()) note(texts->prefix_text());
     if (const std::string images = texts->image_text(); !images.empty()) note(images);
@@ -88,8 +90,6 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   runtime.together([&] {
     generator = train::make_generator(config, architecture, *session.grid, {batch, options.tokens});
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
-    texts->expect_image_token(image_token_of(reader));
-    texts->set_step(reader.state().step);
     generator->load(reader);
   });
 

@@ -250,7 +250,7 @@ void Restart::compare_data(const checkpoint::Reader& reader) {
   const bool same_paths =
       differences_.find("\n  data.train ") == std::string::npos && reader.state().step > 0;
   for (const std::string& difference :
-       {tokenizer_difference(reader, deck_, identity_),
+       {tokenizer_difference(reader, deck_, identity_), image_difference(reader, deck_, identity_),
         same_paths ? data_difference(reader, deck_, identity_) : ""}) {
     if (difference.empty()) continue;
     check_usage(deck_.config.data.replaced, difference);

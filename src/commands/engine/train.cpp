@@ -4,6 +4,7 @@
 #include <trireme/commands/continued_texts.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/identity.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/run_folders.hpp>
@@ -170,8 +171,10 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
       run.validation.emplace(*run.validation_file, form);
     }
     expect_usable(config, run);
+    images_of(session.training, run.validation_file.get());  // expects the same of validation
     if (!config.run.prompts.empty()) {
-      run.texts = std::make_unique<RunTexts>(session.deck);
+      run.texts = std::make_unique<RunTexts>(
+          session.deck, images_of(session.training).value_or(data::ImageForm{.token = -1}));
       run.texts->texts().warn_of_long_prompts();
     }
     run.bytes_of_token = bytes_of_token(

@@ -6,6 +6,7 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/identity.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
@@ -13,6 +14,7 @@
 #include <trireme/hugging_face/folder_writer.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/peft.hpp>
+#include <trireme/hugging_face/preprocessor.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/atomic_folder.hpp>
@@ -127,7 +129,7 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
   std::vector<std::int64_t> ends;
   std::int64_t start = -1;
   if (model.encoder.present()) start = deck::span_ids(config).start;
-  const std::int64_t image_token = image_token_of(reader);
+  const std::int64_t image_token = images_of(reader.state().values).token;
   if (model.predicts_spans()) {
     ends = {deck::span_ids(config).end};
   } else if (tokenizer.end_of_document() < model.vocabulary) {
@@ -165,14 +167,45 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
                                ": the end of a document, and the end of the trained answers"));
 }
 
-/// Adds the files of the tokenizer and of the image processor that the checkpoint keeps.
+/// Adds the image processor of a model that sees images: the kept one if it prepares images as the
+/// training did or if the training's way is unknown, otherwise a new one.
+void add_image_processor(Beside& out, const checkpoint::Reader& reader,
+                         const checkpoint::Files& kept, const deck::VisionConfig& vision) {
+  if (!vision.present()) return;
+  const std::string name = hugging_face::image_processor_name;
+  const auto content = [&](const char* of) {
+    const auto file = kept.find(hugging_face::name_in_checkpoint(of));
+    return file == kept.end() ? std::string() : file->second;
+  };
+  const std::string fit = images_of(reader.state().values).fit;
+  const std::string before = content(hugging_face::image_processor_name);
+  const std::string processor = content(hugging_face::processor_name);
+  const auto imported = hugging_face::image_preparation(before, processor, reader.folder(), vision);
+  if (fit.empty() || (imported.is_stated && imported.fit == fit)) {
+    if (!before.empty()) out.files[name] = before;
+    return;
+  }
+  const std::string text_of_fit = hugging_face::image_processor_text(vision, fit);
+  if (!text_of_fit.empty()) out.files[name] = text_of_fit;
+  if (const auto file = out.files.find(hugging_face::processor_name); file != out.files.end()) {
+    auto members = nlohmann::ordered_json::parse(file->second);
+    if (members.erase("image_processor") > 0) file->second = members.dump(2) + "\n";
+  }
+  const std::string what =
+      before.empty() && processor.empty() ? "" : ", instead of the imported one";
+  out.changes.push_back(
+      text_of_fit.empty()
+          ? text("no ", name, ", because no image processor prepares images with --image-fit ", fit)
+          : text(name, ": prepares images as --image-fit ", fit, " of the training", what));
+}
+
+/// Adds the files of the tokenizer and of its processor that the checkpoint keeps.
 void add_tokenizer(Beside& out, const checkpoint::Files& kept) {
   for (const char* name : data::tokenizer_file_names)
     if (const auto file = kept.find(name); file != kept.end()) out.files.insert(*file);
   for (const std::string name : hugging_face::kept_names)
     if (const auto file = kept.find(hugging_face::name_in_checkpoint(name));
-        file != kept.end() &&
-        (hugging_face::is_of_tokenizer(name) || name == hugging_face::image_processor_name))
+        file != kept.end() && hugging_face::is_of_tokenizer(name))
       out.files[name] = file->second;
 }
 
@@ -200,6 +233,7 @@ void run(const ExportOptions& options) {
         text(config_name, ": without the modules of ", deck.cite("model", "predicts"),
              ", for which files of the family ", name_of(model.family), " have no place"));
   add_tokenizer(beside, kept);
+  if (!adapters) add_image_processor(beside, reader, kept, model.vision);
   expect_no_files(options, beside.files);
 
   io::remove_temporaries_on_signals();

@@ -6,6 +6,7 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/identity.hpp>
+#include <trireme/commands/images.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
@@ -176,7 +177,14 @@ void run(const ImportOptions& options) {
   const std::string own = tokenizer_in(options.folder);
   identity.files.merge(
       hugging_face::files_to_keep(options.folder, own == tokenizer_of(deck)->name()));
-  if (images) set_image_token(identity, in_file.image_token);
+  if (images) {
+    data::ImageForm form{.token = in_file.image_token};
+    if (images->is_stated) {
+      form.fit = images->fit;
+      form.resampling = io::image_resampling;
+    }
+    set_images(identity.values, form);
+  }
   if (options.experts > 0)  // an export describes the model with experts
     identity.files.erase(hugging_face::name_in_checkpoint(hugging_face::model_config_name));
   const checkpoint::RunState state{

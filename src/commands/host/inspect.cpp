@@ -182,15 +182,25 @@ ordered_json inspect_megatron(const data::MegatronFile& file, bool verify) {
   return out;
 }
 
+std::string fit_text(const data::ImageForm& images) {
+  if (images.fit.empty()) return "";
+  return text(", with --image-fit ", images.fit, " and ", images.resampling);
+}
+
 /// The form of the file's images; null without images.
-ordered_json images_json(const data::TokenSource& file) {
+ordered_json images_json(const data::TokenFile& file) {
   const auto images = file.images();
   if (!images) return nullptr;
   return {{"count", images->images},
+          {"distinct", file.header().stored_images},
           {"size", images->size},
           {"token", images->token},
           {"tokens_per_image", images->tokens_per_image},
-          {"most_per_document", images->most_per_document}};
+          {"most_per_document", images->most_per_document},
+          {"fit", images->fit},
+          {"resampling", images->resampling},
+          {"begin", images->begin},
+          {"end", images->end}};
 }
 
 ordered_json inspect_tokens(const std::string& path, bool verify) {
@@ -215,9 +225,13 @@ ordered_json inspect_tokens(const std::string& path, bool verify) {
     show("counted     ", with_commas(header.counted), " tokens count in the loss");
   show("documents   ", with_commas(file.documents()));
   if (const auto images = file.images())
-    show("images      ", with_commas(images->images), " of ", images->size, " x ", images->size,
-         " pixels, at most ", images->most_per_document, " in a document, each for ",
-         images->tokens_per_image, " tokens of id ", images->token);
+    show("images      ", with_commas(images->images),
+         header.stored_images < images->images
+             ? text(" (", with_commas(header.stored_images), " distinct)")
+             : "",
+         " of ", images->size, " x ", images->size, " pixels, at most ", images->most_per_document,
+         " in a document, each for ", images->tokens_per_image, " tokens of id ", images->token,
+         fit_text(*images));
   show("text        ", with_commas(file.text_bytes()), " bytes");
   for (std::size_t i = 0; i < names.size(); ++i)
     show(i == 0 ? "sources     " : "            ", names[i]);

@@ -105,8 +105,16 @@ void tokenize_and_report(const data::TokenizeOptions& options, const std::string
                    "; give only the text files"));
 }
 
-/// Options of images. `options` must outlive the command.
-void add_image_options(CLI::App& command, data::TokenizeOptions& options) {
+/// Sets the values that the options give.
+void set_image_form(data::TokenizeImages& images, const ImageOptions& given) {
+  images.fit = given.fit.value_or(images.fit);
+  images.text.token = given.token.value_or(images.text.token);
+  images.text.begin = given.begin.value_or("");
+  images.text.end = given.end.value_or("");
+}
+
+/// Options of images. Both must outlive the command.
+void add_image_options(CLI::App& command, data::TokenizeOptions& options, ImageOptions& texts) {
   const auto images = [&options]() -> data::TokenizeImages& {
     if (!options.images) options.images.emplace();
     return *options.images;
@@ -124,7 +132,7 @@ void add_image_options(CLI::App& command, data::TokenizeOptions& options) {
           "Number of tokens of an image: 576 for CLIP ViT-L/14 with 336 pixels, 256 for Gemma 3")
       ->type_name("N")
       ->needs(size);
-  add_image_text_options(command, images, size);
+  add_image_text_options(command, texts, size, false);
 }
 
 void add_tokenize(CLI::App& app) {
@@ -185,7 +193,8 @@ void add_tokenize(CLI::App& app) {
           text("Chat format of messages in JSON lines: ", join(data::chat_format_names(), ", ")))
       ->check(CLI::IsMember(data::chat_format_names()).description(""))
       ->type_name("FORMAT");
-  add_image_options(*command, *options);
+  const auto texts = std::make_shared<ImageOptions>();
+  add_image_options(*command, *options, *texts);
   auto* validation = command
                          ->add_option("--validation", options->validation_output,
                                       "Second token file, for validation")
@@ -211,7 +220,10 @@ void add_tokenize(CLI::App& app) {
       "      images.jsonl");
   const auto json = std::make_shared<std::string>();
   add_json_option(*command, *json, "the summary");
-  command->callback([options, json] { tokenize_and_report(*options, *json); });
+  command->callback([options, texts, json] {
+    if (options->images) set_image_form(*options->images, *texts);
+    tokenize_and_report(*options, *json);
+  });
 }
 
 }  // namespace trireme::commands

@@ -185,32 +185,34 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
   return command;
 }
 
-void add_image_text_options(CLI::App& command, const std::function<data::TokenizeImages&()>& images,
-                            CLI::Option* size) {
-  const auto add = [&](const char* name, const auto& set, const char* help, const char* type) {
-    CLI::Option* option = command.add_option_function<std::string>(name, set, help);
+void add_image_text_options(CLI::App& command, ImageOptions& images, CLI::Option* size,
+                            bool of_training) {
+  const auto add = [&](const char* name, const auto& set, const char* help, const char* otherwise,
+                       const char* type) {
+    const std::string standard = of_training ? "that of the training, else " : "";
+    CLI::Option* option = command.add_option_function<std::string>(
+        name, set, text(help, ". Default: ", standard, otherwise));
     option->type_name(type);
     if (size != nullptr) option->needs(size);
     return option;
   };
   add(
-      "--image-fit", [images](const std::string& word) { images().fit = io::image_fit(word); },
+      "--image-fit", [&images](const std::string& word) { images.fit = io::image_fit(word); },
       "How an image becomes a square: crop cuts its centre out, as CLIP; stretch, as SigLIP; pad "
-      "adds black bars. Default: crop",
-      "FIT")
+      "adds black bars",
+      "crop", "FIT")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(io::image_fit_names),
                                                      std::end(io::image_fit_names)))
                   .description(""));
   add(
-      "--image-token", [images](const std::string& name) { images().text.token = name; },
-      "Special token that stands for images, and marks their places in texts. Default: <image>",
-      "TOKEN");
+      "--image-token", [&images](const std::string& name) { images.token = name; },
+      "Special token that stands for images, and marks their places in texts", "<image>", "TOKEN");
   add(
-      "--image-begin", [images](const std::string& words) { images().text.begin = words; },
-      "Text before an image, such as the special token <start_of_image>", "TEXT");
+      "--image-begin", [&images](const std::string& words) { images.begin = words; },
+      "Text before an image, such as the special token <start_of_image>", "none", "TEXT");
   add(
-      "--image-end", [images](const std::string& words) { images().text.end = words; },
-      "Text after an image", "TEXT");
+      "--image-end", [&images](const std::string& words) { images.end = words; },
+      "Text after an image", "none", "TEXT");
 }
 
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
@@ -237,8 +239,7 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
       ->allow_extra_args(false)
       ->check(not_empty)
       ->needs(prompt);
-  add_image_text_options(
-      *command, [&options]() -> data::TokenizeImages& { return options.image_form; }, nullptr);
+  add_image_text_options(*command, options.image_form, nullptr, true);
   CLI::Option* chat =
       command
           ->add_option("--chat", options.chat,
