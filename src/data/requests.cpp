@@ -1,3 +1,4 @@
+// Requests as samples of a batch: tokens, targets, sources and images.
 #include <trireme/data/requests.hpp>
 
 #include <trireme/base/check.hpp>
@@ -63,6 +64,26 @@ void Requests::read(std::int64_t first, std::int64_t count,
     }
   read(first, count, fields[objective.field("tokens")], fields[objective.field("targets")]);
   if (objective.find("source")) read_sources(first, count, objective, fields);
+  if (objective.find(architecture::pixels_field)) read_images(first, count, objective, fields);
+}
+
+/// Rows without an image are −1, and so are those of samples without a request.
+void Requests::read_images(std::int64_t first, std::int64_t count,
+                           const architecture::TrainingObjective& objective,
+                           BatchFields fields) const {
+  const std::span<std::int32_t> rows = fields[objective.field(architecture::image_rows_field)];
+  const std::span<std::int32_t> pixels = fields[objective.field(architecture::pixels_field)];
+  const std::int64_t words = std::ssize(pixels) / (std::ssize(rows) / sequence_);
+  std::ranges::fill(rows, -1);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Request& r = request(first + i);
+    if (r.image_rows.empty()) continue;
+    check(std::ssize(r.image_rows) <= sequence_ && std::ssize(r.pixels) == words, "a request has ",
+          r.image_rows.size(), " rows and ", r.pixels.size(), " words of images, expected at most ",
+          sequence_, " and ", words);
+    std::ranges::copy(r.image_rows, row(rows, i, sequence_).begin());
+    std::ranges::copy(r.pixels, row(pixels, i, words).begin());
+  }
 }
 
 /// Each sample has one source, which all its tokens see. Samples without a request see no keys.

@@ -136,7 +136,6 @@ std::vector<std::string> vision_mistakes(const Deck& deck) {
            "offload = \"none\" or \"optimizer\"");
   excludes("precision", "products", c.precision.products == Products::fp8,
            "products = \"compute\"");
-  excludes("run", "prompts", !c.run.prompts.empty(), "prompts = \"\"");
   return mistakes;
 }
 

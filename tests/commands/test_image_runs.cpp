@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -234,6 +235,88 @@ TEST_F(ImageRuns, ExportAndImportTheFit) {
   EXPECT_EQ(run("ls padded/preprocessor_config.json"), 2);
 }
 
+/// Texts of evaluations are those of generate on each layout, and the report shows their images.
+TEST_F(ImageRuns, ShowTextsOfEvaluations) {
+  const std::string prompts = " run.prompts=questions.jsonl run.prompt_tokens=3 run.steps=6 ";
+  std::string texts;
+  for (const auto& [ranks, keys] :
+       std::vector<std::pair<int, std::string>>{{1, "run.evaluate_every=3"},
+                                                {2, "run.evaluate_every=3 parallel.pipeline=2"},
+                                                {2, "run.evaluate_every=3 parallel.tensor=2"}}) {
+    SCOPED_TRACE(keys);
+    ASSERT_EQ(
+        run(text(TRIREME_MPIEXEC, " -n ", ranks, " trireme train images.toml", prompts, keys)), 0)
+        << err();
+    EXPECT_NE(out().find("texts 6 prompts of questions.jsonl"), std::string::npos) << out();
+    if (texts.empty()) texts = file("run/texts.jsonl");
+    EXPECT_EQ(file("run/texts.jsonl"), texts);
+  }
+  EXPECT_EQ(occurrences(texts, "\n"), 12) << texts;
+  EXPECT_EQ(occurrences(texts, R"("images":["i0.npy"],"image_fit":"stretch")"), 2) << texts;
+  ASSERT_EQ(run("trireme generate images.toml --prompts questions.jsonl --tokens 3 --temperature 0 "
+                "-o last.jsonl"),
+            0)
+      << err();
+  EXPECT_EQ(texts.substr(texts.find("{\"step\":6")), file("last.jsonl"));
+  folder_.write("gone.jsonl", R"({"image": "gone.npy", "prompt": "Is it?"})");
+  for (const char* command : {"train", "check"}) {
+    EXPECT_EQ(run(text("trireme ", command, " images.toml run.prompts=gone.jsonl")), 2) << out();
+    EXPECT_NE(err().find("[run] prompts (command line): gone.jsonl:1"), std::string::npos) << err();
+  }
+  std::filesystem::remove(folder_.file("i5.npy"));  // a report shows the path of a missing file
+  ASSERT_EQ(run("trireme report run -o report.html"), 0) << err();
+  const std::string page = file("report.html");
+  EXPECT_EQ(occurrences(page, "data:image/bmp;base64,"), 5);
+  EXPECT_EQ(occurrences(page,
+                        "<span class=\"image\" style=\"background-image:var(--image-0)\" "
+                        "role=\"img\" aria-label=\"i0.npy\""),
+            2);
+  EXPECT_EQ(occurrences(page, "[i5.npy] "), 2);
+  EXPECT_EQ(run("'" TRIREME_PYTHON "' -B '" TRIREME_SOURCE_DIR
+                "/tests/commands/check_page.py' report.html"),
+            0)
+      << out();
+}
+
+/// An answer to a conversation with an image is the same however the prompt names the image.
+TEST_F(ImageRuns, AnswerConversations) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i)
+    lines +=
+        text(R"({"messages": [{"role": "user", "content": [{"type": "image", "image": "i)", i,
+             R"(.npy"}, {"type": "text", "text": "Is it?"}]}, {"role": "assistant", "content": ")",
+             greys[i % 3], "\"}]}\n");
+  folder_.write("chats.jsonl", lines);
+  ASSERT_EQ(run("trireme tokenize -o chats.h5 --train-bpe 300 --tokenizer chat.json --chat chatml "
+                "--images 12 --image-tokens 4 chats.jsonl"),
+            0)
+      << err();
+  const std::string deck =
+      " images.toml data.train=chats.h5 data.tokenizer=chat.json "
+      "model.sequence=64 run.directory=chat ";
+  ASSERT_EQ(run("trireme train" + deck + "run.steps=150"), 0) << err();
+  folder_.write("parts.jsonl",
+                lines.substr(0, lines.find("}, {\"role\": \"assistant\"")) + "}]}\n" +
+                    R"({"image": "i1.npy", "messages": [{"role": "user", "content": "Is it?"}]})"
+                    "\n"
+                    R"({"image": "i2.npy", "prompt": "Is it?"})"
+                    "\n");
+  const std::string generate =
+      "trireme generate" + deck + "--chat chatml --temperature 0 --tokens 5 ";
+  ASSERT_EQ(run(generate + "--prompts parts.jsonl -o answers.jsonl"), 0) << err();
+  for (const char* grey : greys)
+    EXPECT_EQ(occurrences(file("answers.jsonl"), text("\"text\":\"", grey, "\"")), 1)
+        << file("answers.jsonl");
+  ASSERT_EQ(run(generate + "--prompt 'Is it?' --image i2.npy"), 0) << err();
+  EXPECT_NE(out().find("light"), std::string::npos) << out();
+  for (const auto& [words, part] : std::vector<std::pair<std::string, std::string>>{
+           {"<image> or <image>?", "the prompt has 1 image, but <image> 2 times"},
+           {"<|im_end|>", "remove it: a message could end its turn with it"}}) {
+    EXPECT_EQ(run(generate + "--image i2.npy --prompt '" + words + "'"), 2) << out();
+    EXPECT_NE(err().find(part), std::string::npos) << err();
+  }
+}
+
 TEST_F(ImageRuns, ReportOneErrorPerMistake) {
   ASSERT_EQ(run("trireme train images.toml run.steps=1"), 0) << err();
   folder_.write("two.jsonl", R"({"images": ["i0.npy", "i1.npy"], "prompt": "Is it?"})");
@@ -249,7 +332,6 @@ TEST_F(ImageRuns, ReportOneErrorPerMistake) {
             "has no special token <picture>; give one with --image-token"},
            {"generate images.toml --prompt x --image i0.npy --image-token '<|endoftext|>'",
             "but the model was trained with token"},
-           {"generate images.toml --prompt x --image i0.npy --chat chatml", "leave --chat out"},
            {"train images.toml vision.image=6 vision.patch=3",
             "t.h5: its images have sides of 12 pixels, but [vision] image = 6"},
            {"train images.toml model.sequence=5", "its longest document has"},

@@ -366,8 +366,7 @@ TEST(Checks, ImagesNeedSizesThatFit) {
           {"model.predicts=2", "choose predicts = 1"},
           {"model.norm_placement=post", "choose norm_placement = \"pre\""},
           {"parallel.layout=auto", "choose layout = \"given\""},
-          {"parallel.partition=[1, 3]", "has 4 layers in all"},
-          {"run.prompts=a.txt", "choose prompts = \"\""}})
+          {"parallel.partition=[1, 3]", "has 4 layers in all"}})
     expect_contains(mistakes_of(example, with({key})), message);
   for (const auto& [key, message] : std::vector<std::pair<std::string, std::string>>{
            {"vision.pool=2",

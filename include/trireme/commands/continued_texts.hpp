@@ -82,6 +82,7 @@ class RunTexts {
   std::string directory_;
   GenerateOptions options_;
   std::unique_ptr<Texts> texts_;
+  std::vector<data::TextImages> images_;  ///< of each text
   std::ofstream file_;
 };
 

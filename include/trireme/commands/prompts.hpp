@@ -24,9 +24,11 @@ struct Prompt {
   std::vector<std::string> images = {};  ///< files
 };
 
-/// The prompts of the options, with a mark for each image, as `images` marks them. A UsageError for
+/// The prompts of the options, with a mark for each image, as `images` marks them. `sees`: whether
+/// the model sees images; otherwise conversations with images are errors. A UsageError for
 /// a mistake in a file of prompts names the file, and the line if one line is wrong.
-std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::ImageText& images);
+std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::ImageText& images,
+                               bool sees);
 
 /// The options with which evaluations of a run continue its prompts: [run] prompts, prompt_tokens
 /// and chat, temperature 0, and the output texts.jsonl.
@@ -94,7 +96,8 @@ class Texts {
   }
   std::vector<std::int32_t> ids_of(std::size_t p) const;
   std::vector<std::int32_t> source_of(std::size_t p) const;
-  std::vector<std::int32_t> with_images(std::size_t p) const;
+  std::string chat_text(const Prompt& prompt) const;
+  void append_with_images(const std::string& words, std::vector<std::int32_t>& ids) const;
   void expect_images() const;
   void expect_form_of_training(const Prompt& prompt) const;
 

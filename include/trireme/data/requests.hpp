@@ -15,6 +15,10 @@ struct Request {
   std::vector<std::int32_t> tokens;
   std::int64_t context = 1;               ///< number of tokens of the context: at least 1
   std::vector<std::int32_t> source = {};  ///< tokens that an encoder reads; empty without one
+  /// For a model that sees images: of each token, as place_image_rows() sets them; empty without
+  /// images.
+  std::vector<std::int32_t> image_rows = {};
+  std::span<const std::int32_t> pixels = {};  ///< of the images, as TextImages::pixels
 };
 
 /// Requests as samples of S tokens, one per sample, padded with token 0 at the end. Thread-safe.
@@ -45,6 +49,8 @@ class Requests {
  private:
   void read_sources(std::int64_t first, std::int64_t count,
                     const architecture::TrainingObjective& objective, BatchFields fields) const;
+  void read_images(std::int64_t first, std::int64_t count,
+                   const architecture::TrainingObjective& objective, BatchFields fields) const;
 
   std::vector<Request> requests_;
   std::int64_t sequence_;

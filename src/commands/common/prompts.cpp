@@ -42,7 +42,8 @@ Prompt question(std::string words, std::string where) {
   return {words, {{{"user", std::move(words)}}}, std::move(where)};
 }
 
-/// Marks the places of a prompt's images before its text, unless the text marks them itself.
+/// Marks the places of a prompt's images before its text, unless the text marks them itself. The
+/// prompt is also the only message of its conversation.
 void mark_images(Prompt& prompt, const data::ImageText& form) {
   const std::int64_t marks = data::marks_in(prompt.words, form);
   const auto images = std::ssize(prompt.images);
@@ -53,6 +54,7 @@ void mark_images(Prompt& prompt, const data::ImageText& form) {
   std::string before;
   for (std::int64_t i = 0; i < images; ++i) before += form.token;
   prompt.words = before + prompt.words;
+  prompt.chat.messages.front().content = prompt.words;
 }
 
 /// UsageError for unknown members. Members for answers are known, but do not change the prompt.
@@ -62,26 +64,34 @@ void expect_prompt_members(const data::JsonLine& line) {
              "reference", "references", "label", "gold"});
 }
 
-/// Images are relative to `folder`.
-Prompt prompt_of(const data::JsonLine& line, bool chat, const std::filesystem::path& folder) {
+/// Images are relative to `folder`, and marked as `form` says. `sees`: as for prompts_of().
+Prompt prompt_of(const data::JsonLine& line, bool chat, const std::filesystem::path& folder,
+                 const data::ImageText& form, bool sees) {
+  const auto files = [&](const std::vector<std::string>& images) {
+    std::vector<std::string> paths;
+    for (const std::string& image : images) paths.push_back((folder / image).string());
+    return paths;
+  };
   if (!line.has("messages")) {
     Prompt prompt = question(line.string("prompt"), line.where());
     if (line.has("tools")) line.refuse("has \"tools\" without \"messages\"");
     expect_prompt_members(line);
-    for (const std::string& image : data::images_of(line))
-      prompt.images.push_back((folder / image).string());
+    prompt.images = files(data::images_of(line));
+    mark_images(prompt, form);
     return prompt;
   }
-  if (data::has_images(line))
-    line.refuse("has \"messages\" and images, which --chat does not read");
+  if (data::has_images(line) && !sees)
+    line.refuse("has images, but the deck's model has no encoder of images ([vision])");
   if (line.has("prompt")) line.refuse("has both \"prompt\" and \"messages\"");
   if (!chat)
     throw UsageError(text(line.where(), ": has \"messages\"; choose their format with --chat: ",
                           join(data::chat_format_names(), ", ")));
   expect_prompt_members(line);
-  data::Chat messages = data::chat_of(line);
+  data::Chat messages = data::chat_of(line, sees ? std::string_view(form.token) : "");
+  std::vector<std::string> images;
+  if (sees) images = files(data::mark_chat(line, messages, form));
   std::string words = messages.messages.back().content;
-  return {std::move(words), std::move(messages), line.where()};
+  return {std::move(words), std::move(messages), line.where(), std::move(images)};
 }
 
 /// The texts of the options, or else of the training, or else the defaults.
@@ -123,7 +133,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_texts(const deck::Deck& deck) {
 
 }  // namespace
 
-std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::ImageText& form) {
+std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::ImageText& form,
+                               bool sees) {
   const std::string& path = options.prompts;
   if (path.empty()) {
     Prompt prompt = question(options.prompt, "the prompt");
@@ -136,8 +147,8 @@ std::vector<Prompt> prompts_of(const GenerateOptions& options, const data::Image
   if (path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {
     data::read_json_lines(
         path, R"({"prompt": "Once upon a time"})", [&](const data::JsonLine& line) {
-          prompts.push_back(prompt_of(line, chat, std::filesystem::path(path).parent_path()));
-          mark_images(prompts.back(), form);
+          prompts.push_back(
+              prompt_of(line, chat, std::filesystem::path(path).parent_path(), form, sees));
         });
   } else {
     for (std::string& line : lines_of(path))
@@ -174,7 +185,7 @@ Texts::Texts(const deck::Deck& deck, const GenerateOptions& options, const data:
       image_text_(image_text_of(options.image_form, trained, *tokenizer_)),
       image_fit_(image_fit_of(options.image_form, trained)),
       image_id_(vision_.present() ? tokenizer_->special_token(image_text_.token) : -1),
-      prompts_(prompts_of(options, image_text_)) {
+      prompts_(prompts_of(options, image_text_, vision_.present())) {
   expect_images();
   if (are_targets()) {
     span_ids_ = deck::span_ids(deck.config);
@@ -243,7 +254,7 @@ std::string Texts::json(std::int64_t n, const std::string& continuation, std::in
                         const char* end) const {
   const std::int64_t prompt_tokens = tokens_[prompt_of_text(n)];
   const std::int64_t most = are_targets() ? source_sequence_ : sequence_;
-  const nlohmann::ordered_json line{
+  nlohmann::ordered_json line{
       {"step", step_},
       {"prompt", prompt(n)},
       {"prompt_tokens", prompt_tokens},
@@ -252,6 +263,10 @@ std::string Texts::json(std::int64_t n, const std::string& continuation, std::in
       {"text", continuation},
       {"tokens", tokens},
       {"end", end}};
+  if (const auto& images = prompts_[prompt_of_text(n)].images; !images.empty()) {
+    line["images"] = images;
+    line["image_fit"] = io::name_of(image_fit_);
+  }
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -262,9 +277,6 @@ void Texts::expect_images() const {
     check_usage(vision_.present(), prompt.where,
                 " has an image, but the deck's model has no "
                 "encoder of images ([vision]); remove the image");
-    check_usage(!is_chat(), prompt.where,
-                " has an image, which --chat does not read; leave --chat "
-                "out, and write the prompt in the model's format");
     check_usage(image_id_ >= 0, prompt.where, " has an image, but the deck's tokenizer ",
                 tokenizer_->name(), " has no special token ", image_text_.token,
                 "; give one with --image-token");
@@ -298,17 +310,29 @@ std::string Texts::image_text() const {
                                    : ", as in the training");
 }
 
-/// The ids of a prompt with images: names of special tokens are these tokens, and each mark is as
-/// many copies as an image has tokens.
-std::vector<std::int32_t> Texts::with_images(std::size_t p) const {
-  const std::string words = data::with_marks_replaced(
-      prompts_[p].words, image_text_, image_text_.begin + image_text_.token + image_text_.end);
-  std::vector<std::int32_t> marked = ids_before_prompt(*tokenizer_, options_.prefix);
-  tokenizer_->encode(words, marked, {true});
-  std::vector<std::int32_t> ids;
+/// Appends the ids of a text with images: names of special tokens are these tokens, and each mark
+/// is as many copies as an image has tokens.
+void Texts::append_with_images(const std::string& words, std::vector<std::int32_t>& ids) const {
+  const std::string around = image_text_.begin + image_text_.token + image_text_.end;
+  std::vector<std::int32_t> marked;
+  tokenizer_->encode(data::with_marks_replaced(words, image_text_, around), marked, {true});
   for (const std::int32_t id : marked)
     ids.insert(ids.end(), id == image_id_ ? static_cast<std::size_t>(vision_.tokens()) : 1, id);
-  return ids;
+}
+
+/// The text of a conversation, in which names of special tokens are these tokens.
+std::string Texts::chat_text(const Prompt& prompt) const {
+  data::Chat plain = prompt.chat;
+  if (!prompt.images.empty())
+    for (data::ChatMessage& message : plain.messages)
+      message.content = data::with_marks_replaced(message.content, image_text_, "\n");
+  data::expect_plain(plain, *tokenizer_, prompt.where,
+                     "remove it: a message could end its turn with it");
+  try {
+    return data::prompt_of(chat_, prompt.chat);
+  } catch (const UsageError& error) {
+    throw UsageError(text(prompt.where, " ", error.what()));
+  }
 }
 
 data::TextImages Texts::images(std::int64_t n, const std::vector<std::int32_t>& ids) const {
@@ -331,8 +355,12 @@ data::TextImages Texts::images(std::int64_t n, const std::vector<std::int32_t>& 
   }
   auto* to = reinterpret_cast<std::uint8_t*>(images.pixels.data());
   for (const std::string& path : prompt.images) {
-    const io::Image square = io::fitted(io::read_image(path), vision_.image, image_fit_);
-    to = std::ranges::copy(square.pixels, to).out;
+    try {
+      const io::Image square = io::fitted(io::read_image(path), vision_.image, image_fit_);
+      to = std::ranges::copy(square.pixels, to).out;
+    } catch (const UsageError& error) {
+      throw UsageError(text(prompt.where, ": ", error.what()));
+    }
   }
   return images;
 }
@@ -354,22 +382,21 @@ std::vector<std::int32_t> Texts::source_of(std::size_t p) const {
 std::vector<std::int32_t> Texts::ids_of(std::size_t p) const {
   if (are_targets()) return source_of(p);
   const Prompt& prompt = prompts_[p];
-  if (!prompt.images.empty()) return with_images(p);
   if (!is_chat()) {
     std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
-    tokenizer_->encode(prompt.words, ids);
+    if (prompt.images.empty())
+      tokenizer_->encode(prompt.words, ids);
+    else
+      append_with_images(prompt.words, ids);
     // A model needs at least one token.
     if (ids.empty()) ids.push_back(tokenizer_->end_of_document());
     return ids;
   }
-  data::expect_plain(prompt.chat, *tokenizer_, prompt.where,
-                     "remove it: a message could end its turn with it");
   std::vector<std::int32_t> ids;
-  try {
-    tokenizer_->encode(data::prompt_of(chat_, prompt.chat), ids, {true});
-  } catch (const UsageError& error) {
-    throw UsageError(text(prompt.where, " ", error.what()));
-  }
+  if (prompt.images.empty())
+    tokenizer_->encode(chat_text(prompt), ids, {true});
+  else
+    append_with_images(chat_text(prompt), ids);
   if (data::uses_tools(prompt.chat)) data::expect_special_tokens(*tokenizer_, chat_, true);
   return ids;
 }
@@ -390,7 +417,9 @@ std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOption
               deck.cite("run", "chat"), " is not a chat format; choose one of ",
               join(data::chat_format_names(), ", "), ", or leave chat out");
   try {
-    return std::make_unique<Texts>(deck, options, trained);
+    auto texts = std::make_unique<Texts>(deck, options, trained);
+    for (std::int64_t n = 0; n < texts->count(); ++n) texts->images(n, texts->ids(n));
+    return texts;
   } catch (const UsageError& error) {  // the error names the key instead of the option
     std::string mistake = error.what();
     for (auto at = mistake.find("--chat"); at != std::string::npos; at = mistake.find("--chat"))

@@ -74,8 +74,9 @@ void ContinuedTexts::append(std::size_t i, const std::string& words) {
 /// A text that is not complete yet.
 struct RunTexts::Open {
   std::size_t text = 0;
-  std::vector<std::int32_t> tokens;   ///< context of the next token
-  std::vector<std::int32_t> guessed;  ///< tokens that may follow
+  std::vector<std::int32_t> tokens;      ///< context of the next token
+  std::vector<std::int32_t> guessed;     ///< tokens that may follow
+  std::vector<std::int32_t> image_rows;  ///< of the tokens; empty without images
   std::int64_t generated = 0;
 };
 
@@ -119,7 +120,10 @@ RunTexts::RunTexts(const deck::Deck& deck, const data::ImageForm& trained)
     : sequence_(deck.config.model.sequence),
       directory_(deck.config.run.directory),
       options_(options_of_run(deck.config.run)),
-      texts_(texts_of_run(deck, options_, trained)) {}
+      texts_(texts_of_run(deck, options_, trained)) {
+  for (std::int64_t n = 0; n < texts_->count(); ++n)
+    images_.push_back(texts_->images(n, texts_->ids(n)));
+}
 
 void RunTexts::open(grid::Runtime& runtime, std::optional<std::int64_t> restored) {
   runtime.together([&] {
@@ -140,8 +144,9 @@ std::string RunTexts::write(grid::Runtime& runtime, std::int64_t step, train::En
   ContinuedTexts all(*texts_, options_, 0, 1, texts_->count(), [](auto&&...) {});
   std::vector<Open> open;
   for (std::size_t i = 0; i < all.count(); ++i) {
-    open.push_back({i, all.begin(i), {}, 0});
+    open.push_back({i, all.begin(i), {}, images_[i].rows, 0});
     keep_last(open.back().tokens, sequence_);
+    keep_last(open.back().image_rows, sequence_);
   }
   const std::int64_t ids = texts_->tokenizer().vocabulary();
   while (!open.empty()) {
@@ -150,7 +155,7 @@ std::string RunTexts::write(grid::Runtime& runtime, std::int64_t step, train::En
       const std::int64_t context = std::ssize(one.tokens);
       one.guessed =
           guess(one.tokens, std::min(options_.tokens - one.generated - 1, sequence_ - context));
-      requests.push_back({one.tokens, context});
+      requests.push_back({one.tokens, context, {}, one.image_rows, images_[one.text].pixels});
       requests.back().tokens.insert(requests.back().tokens.end(), one.guessed.begin(),
                                     one.guessed.end());
     }
@@ -165,10 +170,12 @@ std::string RunTexts::write(grid::Runtime& runtime, std::int64_t step, train::En
         more = found[k] != texts_->end() && all.take(one.text, found[k]) &&
                ++one.generated < options_.tokens;
         one.tokens.push_back(found[k]);
+        if (!one.image_rows.empty()) one.image_rows.push_back(-1);
         right = k < one.guessed.size() && one.guessed[k] == found[k];
         if (std::ssize(one.tokens) <= sequence_) continue;
-        keep_last(one.tokens,
-                  std::max<std::int64_t>(1, sequence_ / 2));  // as in `trireme generate`
+        const std::int64_t kept = std::max<std::int64_t>(1, sequence_ / 2);
+        keep_last(one.tokens, kept);  // as in `trireme generate`
+        keep_last(one.image_rows, kept);
         right = false;
       }
       if (!more) all.end(one.text);

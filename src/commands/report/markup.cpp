@@ -1,7 +1,9 @@
+// Markup of reports: escaped text, tables, and images as bitmaps inside the page.
 #include <trireme/commands/report/markup.hpp>
 
 #include <trireme/base/text.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace trireme::commands {
@@ -25,6 +27,21 @@ std::size_t character_bytes(std::string_view s) {
   const bool surrogate = code >= 0xD800 && code < 0xE000;
   const bool no_character = (code & 0xFFFE) == 0xFFFE;  // noncharacters; XML forbids U+FFFE, U+FFFF
   return overlong || surrogate || no_character || code > 0x10FFFF ? 0 : bytes;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
+    std::uint32_t group = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      group = group << 8 | (i < count ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+    for (std::size_t i = 0; i < 4; ++i)
+      out += i <= count ? digits[group >> (18 - 6 * i) & 63] : '=';
+  }
+  return out;
 }
 
 }  // namespace
@@ -55,8 +72,38 @@ std::string escaped(std::string_view raw) {
   return out;
 }
 
+std::string bitmap_url(const io::Image& image) {
+  const auto little_endian = [](std::string& out, std::int64_t value, int bytes) {
+    for (; bytes > 0; --bytes, value >>= 8) out += static_cast<char>(value & 0xFF);
+  };
+  const std::int64_t row_bytes = (image.width * 3 + 3) / 4 * 4;
+  std::string file = "BM";
+  little_endian(file, 54 + row_bytes * image.height, 4);
+  little_endian(file, 0, 4);
+  little_endian(file, 54, 4);  // offset of the pixels
+  little_endian(file, 40, 4);  // bytes of the following header
+  little_endian(file, image.width, 4);
+  little_endian(file, image.height, 4);
+  little_endian(file, 1, 2);
+  little_endian(file, 24, 2);                        // bits of a pixel
+  little_endian(file, 0, 4);                         // no compression
+  little_endian(file, row_bytes * image.height, 4);  // bytes of the pixels
+  little_endian(file, 2835, 4);                      // pixels per metre
+  little_endian(file, 2835, 4);
+  little_endian(file, 0, 8);  // no palette
+  for (std::int64_t y = image.height - 1; y >= 0; --y) {
+    for (std::int64_t x = 0; x < image.width; ++x)
+      for (const std::int64_t colour : {2, 1, 0})
+        file += static_cast<char>(
+            image.pixels[static_cast<std::size_t>((y * image.width + x) * 3 + colour)]);
+    file.append(static_cast<std::size_t>(row_bytes - image.width * 3), '\0');
+  }
+  return "data:image/bmp;base64," + base64(file);
+}
+
 std::string html_table(std::string_view caption, const std::vector<std::string>& head,
-                       const std::vector<std::vector<std::string>>& rows, int numbers) {
+                       const std::vector<std::vector<std::string>>& rows, int numbers,
+                       std::size_t marked_up) {
   const auto right = [&](std::size_t column) {
     return static_cast<int>(column) >= numbers ? " class=\"number\"" : "";
   };
@@ -69,8 +116,8 @@ std::string html_table(std::string_view caption, const std::vector<std::string>&
   for (const auto& row : rows) {
     out += "<tr>";
     for (std::size_t c = 0; c < row.size(); ++c)
-      out += text("<td", right(c), " data-label=\"", escaped(head[c]), "\">", escaped(row[c]),
-                  "</td>");
+      out += text("<td", right(c), " data-label=\"", escaped(head[c]), "\">",
+                  c == marked_up ? row[c] : escaped(row[c]), "</td>");
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";

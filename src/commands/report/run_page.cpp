@@ -1,15 +1,19 @@
 // The HTML pages of a run and of a comparison of several runs.
+#include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>
 #include <trireme/commands/report/ticks.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
+#include <trireme/io/image_resize.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <span>
+#include <utility>
 
 namespace trireme::commands {
 namespace {
@@ -160,6 +164,44 @@ std::string timeline(const RunReport& report) {
   return text(out, "<figure class=\"timeline\">", svg, "</figure>\n");
 }
 
+/// The images of prompts: each is a property of CSS, so that its pixels are once in the page.
+class PromptImages {
+ public:
+  /// The element of an image; its path if it cannot be read, or after the first 32 images.
+  std::string element(const std::string& path, const std::string& fit) {
+    constexpr std::size_t most = 32;
+    const auto found = std::ranges::find(known_, std::pair(path, fit));
+    const std::size_t number = static_cast<std::size_t>(found - known_.begin());
+    const std::string name = escaped(path);
+    if (found == known_.end()) {
+      const std::string url = known_.size() < most ? url_of(path, fit) : "";
+      if (url.empty()) return "[" + name + "] ";
+      known_.emplace_back(path, fit);
+      style_ += text("--image-", number, ":url(", url, ");");
+    }
+    return text("<span class=\"image\" style=\"background-image:var(--image-", number,
+                ")\" role=\"img\" aria-label=\"", name, "\" title=\"", name, "\"></span>");
+  }
+  /// The attribute of an element around all images.
+  std::string style() const { return style_.empty() ? "" : " style=\"" + style_ + "\""; }
+
+ private:
+  /// "" if the file is missing or damaged.
+  static std::string url_of(const std::string& path, const std::string& fit) {
+    constexpr std::int64_t side = 64;
+    const bool known = std::ranges::find(io::image_fit_names, fit) != std::end(io::image_fit_names);
+    try {
+      return bitmap_url(
+          io::fitted(io::read_image(path), side, known ? io::image_fit(fit) : io::ImageFit::pad));
+    } catch (const Error&) {
+      return "";
+    }
+  }
+
+  std::vector<std::pair<std::string, std::string>> known_;
+  std::string style_;
+};
+
 /// Texts by step, the newest first.
 std::string texts(const RunReport& report) {
   if (report.texts.empty()) return "";
@@ -167,12 +209,16 @@ std::string texts(const RunReport& report) {
   std::vector<GeneratedText> all = report.texts;
   std::ranges::stable_sort(all, std::greater(), &GeneratedText::step);
   Rows rows;
-  for (std::size_t i = 0; i < std::min(all.size(), most); ++i)
-    rows.push_back({with_commas(all[i].step), all[i].prompt, all[i].words});
-  return "<h2>Generated texts</h2>\n<div class=\"texts\">\n" +
+  PromptImages images;
+  for (std::size_t i = 0; i < std::min(all.size(), most); ++i) {
+    std::string prompt;
+    for (const std::string& path : all[i].images) prompt += images.element(path, all[i].image_fit);
+    rows.push_back({with_commas(all[i].step), prompt + escaped(all[i].prompt), all[i].words});
+  }
+  return "<h2>Generated texts</h2>\n<div class=\"texts\"" + images.style() + ">\n" +
          html_table(text("Continued prompts in texts*.jsonl, by step",
                          all.size() > most ? text("; the newest ", most, " of ", all.size()) : ""),
-                    {"Step", "Prompt", "Continuation"}, rows, 3) +
+                    {"Step", "Prompt", "Continuation"}, rows, 3, /*marked_up=*/1) +
          "</div>\n";
 }
 

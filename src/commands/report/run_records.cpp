@@ -1,3 +1,4 @@
+// Reads the lines of metrics.jsonl and of files of generated texts.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/json_lines.hpp>
@@ -92,6 +93,9 @@ std::vector<GeneratedText> read_texts(const std::string& path) {
   std::vector<GeneratedText> texts;
   read_json_lines(path, [&](const JsonLine& line) {
     texts.push_back({line.whole("step"), line.string("prompt"), line.string("text")});
+    if (!line.json.contains("images")) return;
+    texts.back().images = line.json["images"].get<std::vector<std::string>>();
+    texts.back().image_fit = line.string("image_fit");
   });
   return texts;
 }

@@ -143,6 +143,10 @@ td:first-child { white-space: nowrap; }
 .texts th:first-child { width: 6rem; }
 .texts th:nth-child(2) { width: 30%; }
 .texts td { white-space: pre-wrap; overflow-wrap: anywhere; }
+.texts .image {
+  display: inline-block; width: 4rem; height: 4rem; margin-right: 0.5rem; vertical-align: top;
+  background-size: cover;
+}
 .said td:first-child { white-space: normal; }
 td + td:not(.number) { min-width: 8rem; }
 .stacked td + td:not(.number) { min-width: 0; }

@@ -39,6 +39,8 @@ struct GeneratedText {
   std::int64_t step = 0;
   std::string prompt;
   std::string words;
+  std::vector<std::string> images = {};  ///< files of the prompt's images
+  std::string image_fit = {};            ///< how they became squares, as in data::ImageForm
 };
 
 /// Reads a file of generated texts. UsageError for damage other than an incomplete last line.
