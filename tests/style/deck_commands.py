@@ -5,7 +5,8 @@
 
 The command runs in a scratch folder that looks like the repository (links to its files), with the programs of FOLDER
 first on PATH. For `train` the header's tokenize lines and tools/ lines that stand before it run first, and the run
-directory is one in the scratch folder. For other commands only lines that train the deck's tokenizer run first.
+directory is one in the scratch folder. For other commands only lines that train the deck's tokenizer run first, and the
+tools/ lines before those.
 """
 import argparse
 import os
@@ -59,7 +60,11 @@ def main():
     if not wanted:
         print(f"{deck}: its leading comment has no `trireme {options.command}` line", file=sys.stderr)
         return 1
-    before = [part for part in found[:wanted[0]] if options.command == "train" or "--train-bpe" in part[1]]
+    before = found[:wanted[0]]
+    trained = [i for i, (_, line) in enumerate(before) if "--train-bpe" in line]
+    if options.command != "train":
+        before = [part for i, part in enumerate(before)
+                  if i in trained or part[0].startswith("tools/") and i < max(trained, default=0)]
     lines = [line for command, line in before if command == "tokenize" or command.startswith("tools/")]
     lines += [found[i][1] for i in wanted]
 

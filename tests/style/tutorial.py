@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs a tutorial as its reader would, and holds what it shows to what its commands print.
 
-    tutorial.py DOCUMENT --bin FOLDER [--mpiexec PROGRAM] [--update]
+    tutorial.py DOCUMENT --bin FOLDER [--mpiexec PROGRAM] [--update | --steps NUMBER]
 
 An example is an indented block of a line `$ command`, continued after a backslash, and what the command prints. All commands run in order in one shell,
 in a scratch folder that looks like a clone with FOLDER as build/host/bin. A command that ends in `# then press Ctrl-C` is
 interrupted after it has printed a line that begins with `step`, and may end with 75. Every other exit code is 0, unless
 the command prints it (`echo $?`). Shown and printed output are compared after MASKS. Prints what differs and ends
-with 1; with --update it writes the true output into the document instead.
+with 1; with --update it writes the true output into the document instead. With --steps, the decks of the document have this
+number of steps instead of theirs, and lines about single steps are not compared.
 """
 import argparse
 import os
@@ -45,6 +46,8 @@ MASKS = [
     (r"(?<=after step STOP, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),
     (r"^\d+ of (\d+ words are divided)", r"N of \1"),
+    (r"(?<= )[\d.]+%", "N%"),  # shares of right names
+    (r"[\d.]+ % padding", "N % padding"),
     (r"^(\S+\.jsonl +acc\w*) .*", r"\1 N"),
     (r"^time +about [\d:]+", "time about TIME"),
     (r"[ \t]+", " "),
@@ -139,6 +142,31 @@ class Shell:
         raise SystemExit(f"{command}: the shell ended after\n{printed}")
 
 
+def shorten(folder, commands, steps):
+    """Sets the number of steps of the decks that the commands name, also of a longer warm-up. Returns the former numbers."""
+    inputs, former = folder / "inputs", set()
+    source = inputs.resolve()  # scratch_copy() makes links
+    inputs.unlink()
+    shutil.copytree(source, inputs)
+    for name in set(re.findall(r"\binputs/\w+\.toml\b", "\n".join(commands))):
+        deck = folder / name
+        content = deck.read_text(encoding="utf-8")
+        longer = [n for n in re.findall(r"^(?:warmup_)?steps = (\d+)$", content, re.MULTILINE) if int(n) > steps]
+        former.update(longer)
+        for number in longer:
+            content = re.sub(rf"steps = {number}$", f"steps = {steps}", content, flags=re.MULTILINE)
+        deck.write_text(content, encoding="utf-8")
+    if not former:
+        raise SystemExit("--steps: the commands name no deck with a line `steps = NUMBER`")
+    return former
+
+
+def without_steps(text, numbers):
+    """The text without lines about single steps, and with NUMBER instead of any of the numbers."""
+    text = re.sub(r"^step .*\n", "", text, flags=re.MULTILINE)
+    return re.sub(rf"\b0*(?:{'|'.join(map(str, numbers))})\b|(?<=step_)0*(?:{'|'.join(map(str, numbers))})\b", "NUMBER", text)
+
+
 def scratch_clone(root, scratch, bin_folder, mpiexec):
     """Prepares the folder, and returns the environment in which `mpiexec` is the one that the build found."""
     deck_commands.scratch_copy(root, scratch)
@@ -156,7 +184,9 @@ def main():
     parser.add_argument("document")
     parser.add_argument("--bin", required=True)
     parser.add_argument("--mpiexec", default="mpiexec")
-    parser.add_argument("--update", action="store_true")
+    changes = parser.add_mutually_exclusive_group()
+    changes.add_argument("--update", action="store_true")
+    changes.add_argument("--steps", type=int)
     options = parser.parse_args()
     document = Path(options.document).resolve()
     parts = parse(document.read_text(encoding="utf-8").splitlines())
@@ -166,6 +196,10 @@ def main():
     of_shown, of_printed = Masks(), Masks()
     with tempfile.TemporaryDirectory(prefix="trireme-tutorial-") as folder:
         shell = Shell(folder, scratch_clone(document.parent.parent, Path(folder), options.bin, options.mpiexec))
+        compared = str
+        if options.steps:
+            numbers = shorten(Path(folder), commands, options.steps) | {options.steps}
+            compared = lambda text: without_steps(text, numbers)  # noqa: E731
         for (text, prompt, shown), command in zip(parts, commands):
             out += text
             if prompt is None:
@@ -177,7 +211,7 @@ def main():
             ran += 1
             printed, code = shell.run(command)
             true = ["    " + line if line else "" for line in printed.splitlines()]
-            same = of_printed(printed) == of_shown("".join(line[4:] + "\n" for line in shown))
+            same = of_printed(compared(printed)) == of_shown(compared("".join(line[4:] + "\n" for line in shown)))
             out += true if options.update else shown
             if not same:
                 mistakes += not options.update
