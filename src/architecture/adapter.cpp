@@ -10,7 +10,7 @@ namespace {
 /// Number of matrices in one array: 2 for keys and values, or gate and up.
 std::int64_t blocks_of(const ArraySpec& weight) {
   const std::string_view name = weight.name;
-  return name == "attention.key_value" || name.ends_with("gate_up") ? 2 : 1;
+  return name.ends_with("attention.key_value") || name.ends_with("gate_up") ? 2 : 1;
 }
 
 /// A [blocks, rank, inputs], uniform in ±1/√inputs as in PEFT (Kaiming uniform with a = √5).
@@ -103,10 +103,16 @@ std::int64_t blocks_of_a(const Operation& op, std::size_t a) {
 
 }  // namespace
 
-void add_adapters(BlockDescription& layer, const deck::ModelConfig& m) {
-  if (!m.adapter.present()) return;
+std::string_view part_of_layer(const deck::ModelConfig& m, std::int64_t number) {
+  if (!m.in_encoder(number)) return "layers";
+  return m.vision.present() ? "vision" : "encoder";
+}
+
+void add_adapters(BlockDescription& layer, const deck::AdapterConfig& adapter,
+                  std::string_view part) {
+  if (!adapter.adapts(part)) return;
   for (Operation& op : layer.operations)
-    if (op.kind == OperationKind::linear) add_adapters_of(op, m.adapter);
+    if (op.kind == OperationKind::linear) add_adapters_of(op, adapter);
 }
 
 layout::Slice adapter_columns(const BlockDescription& layer, const Operation& op,
@@ -154,7 +160,8 @@ AdapterScratch adapter_scratch(const BlockDescription& layer, const RankSizes& n
     if (!has_magnitudes(adapter)) continue;
     const std::int64_t out = columns_of(layer.tensors[at(op.output)].columns, n);
     constexpr std::int64_t rows = 64;  // minimum number of rows of W + factor · B A at a time
-    scratch.scaled = std::max({scratch.scaled, n.tokens * out, std::min(rows, out) * in});
+    scratch.scaled =
+        std::max({scratch.scaled, product_rows(layer, op, n) * out, std::min(rows, out) * in});
   }
   return scratch;
 }

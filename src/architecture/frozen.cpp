@@ -95,8 +95,58 @@ void mark_frozen(BlockDescription& part, const deck::ModelConfig& m, const std::
       array.frozen = array.constant || is_frozen(m, prefix + array.name);
 }
 
+std::vector<double> rate_factors(const Architecture& a, const deck::OptimizerConfig& optimizer) {
+  if (optimizer.rate_factors.empty()) return {};
+  std::vector<double> factors(a.arrays.size(), 1.0);
+  for (const std::string& entry : optimizer.rate_factors) {
+    const auto part = deck::rate_factor_of(entry);
+    check(part.has_value(), "[optimizer] rate_factors has \"", entry, "\"");
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      if (matches(part->pattern, a.arrays[i].name)) factors[i] = part->factor;
+  }
+  return factors;
+}
+
+namespace {
+
+/// Whether the learning rate changes an array.
+bool has_rate(const ArraySpec& array) {
+  return !array.frozen && !array.counts_tokens;
+}
+
+/// UsageError unless each entry of [optimizer] rate_factors names trained arrays, and no array is
+/// named twice.
+void expect_rate_factors(const deck::Deck& deck) {
+  const std::vector<std::string>& entries = deck.config.optimizer.rate_factors;
+  if (entries.empty()) return;
+  const Architecture a = describe(deck.config.model);
+  const std::string cited = deck.cite("optimizer", "rate_factors");
+  std::vector<std::string> patterns;
+  for (const std::string& entry : entries)
+    patterns.push_back(deck::rate_factor_of(entry).value().pattern);
+  expect_matches(deck, a, "optimizer", "rate_factors", patterns);
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    bool trains = false;
+    for (const ArraySpec& array : a.arrays) {
+      if (!matches(patterns[i], array.name)) continue;
+      trains = trains || has_rate(array);
+      for (std::size_t before = 0; before < i; ++before)
+        check_usage(!matches(patterns[before], array.name), cited, ": \"", entries[before],
+                    "\" and \"", entries[i], "\" both name ", array.name,
+                    "; let each array have one factor");
+    }
+    check_usage(trains, cited, ": \"", patterns[i],
+                "\" names only arrays that are not trained by a learning rate; remove \"",
+                entries[i], "\", or train them (", deck.cite("optimizer", "frozen"), ", ",
+                deck.cite("adapter", "kind"), ")");
+  }
+}
+
+}  // namespace
+
 void expect_trainable(const deck::Deck& deck) {
   const deck::ModelConfig& m = deck.config.model;
+  expect_rate_factors(deck);
   if (m.frozen.empty() && !m.adapter.present()) return;
   const char* section = m.adapter.present() ? "adapter" : "optimizer";
   const char* key = m.adapter.present() ? "kind" : "frozen";

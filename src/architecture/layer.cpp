@@ -246,6 +246,7 @@ class LayerBuilder : public Builder {
                  {q, kv},
                  tensor("cross_o", Rows::tokens, all_queries("H K", K))};
     op.causal = false;
+    op.crosses = true;
     op.keys = m_.encoder.sequence;
     op.key_value_columns = 2 * m_.heads * K;
     op.saved = {tensor("cross_logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
@@ -675,7 +676,7 @@ BlockDescription describe_layer(const ModelConfig& model, std::int64_t number) {
   const int x2 = layer.residual(last_of_encoder ? "x2" : "out", post ? y2 : x1, z2, 2);
   if (last_of_encoder) layer.last_norm("final_norm", "out", x2);
   BlockDescription described = layer.take();
-  add_adapters(described, m);
+  add_adapters(described, m.adapter, part_of_layer(model, number));
   mark_frozen(described, m, prefix_of_layer(model, number));
   return described;
 }

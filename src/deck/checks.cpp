@@ -165,7 +165,8 @@ class CrossCheck {
   }
 
   void adapter() {
-    if (valid({"adapter.kind", "adapter.rank", "adapter.targets", "model.activation"}))
+    if (valid({"adapter.kind", "adapter.rank", "adapter.targets", "adapter.parts",
+               "model.activation", "encoder.layers", "vision.layers"}))
       for (const std::string& mistake : adapter_mistakes(deck_)) report(mistake);
   }
 
@@ -176,6 +177,7 @@ class CrossCheck {
       report(deck_.cite("optimizer", "minimum_learning_rate"), " is larger than ",
              deck_.cite("optimizer", "learning_rate"), "; choose at most ", o.learning_rate);
     cooldown();
+    rate_factors();
     if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
         (!o.rule().has_nesterov || o.momentum == 0))
       report(deck_.cite("optimizer", "nesterov"),
@@ -196,6 +198,15 @@ class CrossCheck {
       report(deck_.cite("optimizer", "warmup_steps"), " is larger than ",
              deck_.cite("optimizer", "decay_steps"), "; choose a warmup_steps of at most ",
              o.decay_steps, ", or more decay_steps");
+  }
+
+  /// Each entry is a factor and a pattern.
+  void rate_factors() {
+    for (const std::string& entry : deck_.config.optimizer.rate_factors)
+      if (!rate_factor_of(entry))
+        report(deck_.cite("optimizer", "rate_factors"), ": \"", entry,
+               "\" is not a factor above 0, a space and a pattern of names of arrays; write an "
+               "entry such as \"0.1 embedding\"");
   }
 
   /// Conditions on rules with state of rows and columns, which ranks sum over whole arrays.

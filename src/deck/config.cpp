@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 
 namespace trireme::deck {
 namespace {
@@ -24,6 +26,19 @@ constexpr std::array<AxisKey, axis_count> axis_keys{{
 
 }  // namespace
 
+std::optional<RateFactor> rate_factor_of(std::string_view words) {
+  const std::size_t space = words.find(' ');
+  if (space == std::string_view::npos) return {};
+  RateFactor found;
+  const char* end = words.data() + space;
+  const auto [at, error] = std::from_chars(words.data(), end, found.factor);
+  words.remove_prefix(std::min(words.find_first_not_of(' ', space), words.size()));
+  found.pattern = words;
+  const bool is_factor = error == std::errc() && at == end && std::isfinite(found.factor);
+  if (!is_factor || found.factor <= 0 || words.empty() || words.find(' ') != words.npos) return {};
+  return found;
+}
+
 ModelConfig ModelConfig::of_source() const {
   if (!vision.present()) return *this;
   const bool clip = vision.family == VisionFamily::clip;
@@ -40,7 +55,6 @@ ModelConfig ModelConfig::of_source() const {
   m.vocabulary = vocabulary;
   m.frozen = frozen;
   m.adapter = adapter;
-  m.adapter.targets.clear();
   return m;
 }
 

@@ -14,6 +14,72 @@
 
 namespace trireme::deck {
 
+namespace {
+
+/// The layers of a part that may have adapters.
+struct AdaptedPart {
+  std::string_view name;
+  bool present;
+  bool gated;
+  bool crosses;  ///< whether the layers have cross-attention
+};
+
+/// Whether the layers of a part have a product. Shared experts are checked elsewhere.
+bool has_product(const AdaptedPart& part, std::string_view product) {
+  if (product.starts_with("cross_attention.")) return part.crosses;
+  if (product.ends_with("gate_up")) return part.gated;
+  return !product.ends_with("up") || !part.gated;
+}
+
+void add_part_mistakes(const Deck& deck, std::vector<std::string>& mistakes) {
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const ModelConfig& m = deck.config.model;
+  const AdapterConfig& a = m.adapter;
+  const std::string targets = deck.cite("adapter", "targets"),
+                    parts = deck.cite("adapter", "parts");
+  if (a.parts.empty()) report(parts, " names no part; choose parts = [\"layers\"]");
+  std::vector<AdaptedPart> adapted;
+  for (const AdaptedPart& part : {AdaptedPart{"layers", true, m.gated(), m.encoder.present()},
+                                  {"encoder", m.encoder.present(), m.gated(), false},
+                                  {"vision", m.vision.present(), false, false}}) {
+    if (!a.adapts(part.name)) continue;
+    if (std::ranges::count(a.parts, part.name) > 1)
+      report(parts, " names ", part.name, " twice; name it once");
+    if (part.present)
+      adapted.push_back(part);
+    else
+      report(parts, " names ", part.name, ", but the deck has ", deck.cite(part.name, "layers"),
+             "; set layers, or leave ", part.name, " out");
+  }
+  if (!mistakes.empty()) return;
+  for (const std::string_view target : a.targets) {
+    const auto has = [&](const AdaptedPart& part) { return has_product(part, target); };
+    if (std::ranges::any_of(adapted, has)) continue;
+    if (target.starts_with("cross_attention."))
+      report(targets, " names ", target, ", but ",
+             m.encoder.present() ? parts : deck.cite("encoder", "layers"),
+             m.encoder.present() ? " leave out the layers that have it; add layers to parts"
+                                 : "; set layers",
+             ", or choose products of attention");
+    else
+      report(targets, " names ", target, ", which ",
+             adapted.front().name == "vision" ? "an encoder of images"
+                                              : "a model with " + deck.cite("model", "activation"),
+             " does not have; choose ",
+             target.substr(0, target.find("gate_up")) == target
+                 ? text(target.substr(0, target.size() - 2), "gate_up")
+                 : text(target.substr(0, target.size() - 7), "up"));
+  }
+  for (const AdaptedPart& part : adapted)
+    if (!a.targets.empty() && std::ranges::none_of(a.targets, [&](const std::string& target) {
+          return has_product(part, target);
+        }))
+      report(parts, " names ", part.name, ", which has none of the products in ", targets,
+             "; leave it out, or add ", part.gated ? "feed_forward.gate_up" : "feed_forward.up");
+}
+
+}  // namespace
+
 std::vector<std::string> adapter_mistakes(const Deck& deck) {
   std::vector<std::string> mistakes;
   const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
@@ -23,11 +89,7 @@ std::vector<std::string> adapter_mistakes(const Deck& deck) {
   const std::string targets = deck.cite("adapter", "targets");
   if (a.targets.empty())
     report(targets, " names no product; choose some, such as [\"attention.query\"]");
-  const bool gated = m.gated();
-  for (const std::string_view part : {"feed_forward.", "experts.shared_"})
-    if (const std::string other = text(part, gated ? "up" : "gate_up"); a.targets_product(other))
-      report(targets, " names ", other, ", which a model with ", deck.cite("model", "activation"),
-             " does not have; choose ", part, gated ? "gate_up" : "up");
+  add_part_mistakes(deck, mistakes);
   for (const std::string_view target : a.targets)
     if (target.starts_with("experts.") && !m.experts.shares()) {
       report(targets, " names ", target, ", but the deck has ",
@@ -187,7 +249,6 @@ std::vector<std::string> encoder_mistakes(const Deck& deck) {
   };
   const ParallelConfig& p = c.parallel;
   excludes("experts", "number", m.experts.present(), "number = 0");
-  excludes("adapter", "kind", m.adapter.present(), "kind = \"none\"");
   excludes("data", "packing", m.packs_documents() && !m.reads_pairs(),
            "packing = \"none\", or objective = \"sequence_to_sequence\"");
   excludes("parallel", "context", p.context > 1, "context = 1");

@@ -601,14 +601,28 @@ void adapter_keys(std::vector<Entry>& out) {
   key("targets", KeyType::list, &AdapterConfig::targets,
       "products with adapters; docs/fine_tuning.md lists their names in PEFT", Effect::adapter)
       .words({"attention.query", "attention.key_value", "attention.query_key_value",
-              "attention.output", "feed_forward.up", "feed_forward.gate_up", "feed_forward.down",
-              "experts.shared_up", "experts.shared_gate_up", "experts.shared_down"})
+              "attention.output", "cross_attention.query", "cross_attention.key_value",
+              "cross_attention.output", "feed_forward.up", "feed_forward.gate_up",
+              "feed_forward.down", "experts.shared_up", "experts.shared_gate_up",
+              "experts.shared_down"})
       .derive(
           [](Config& c) {
             if (c.model.adapter.present())
               c.model.adapter.targets = {"attention.query", "attention.key_value"};
           },
           "attention.query and attention.key_value");
+  key("parts", KeyType::list, &AdapterConfig::parts,
+      "parts of the model whose targets have adapters: the layers of [model], of [encoder] or of "
+      "[vision]",
+      Effect::adapter)
+      .words({"layers", "encoder", "vision"})
+      .derive(
+          [](Config& c) {
+            if (!c.model.adapter.present()) return;
+            c.model.adapter.parts = {"layers"};
+            if (c.model.encoder.present()) c.model.adapter.parts.push_back("encoder");
+          },
+          "layers, and with an encoder also encoder");
   key("also_trained", KeyType::list, &AdapterConfig::also_trained,
       "patterns of the names of other arrays that are trained, as in optimizer.frozen",
       Effect::state)

@@ -221,6 +221,13 @@ void optimizer_keys(std::vector<Entry>& out) {
                    Effect::state)
       .in(&Config::model, &ModelConfig::frozen)
       .otherwise(Words{});
+  out.emplace_back("optimizer", "rate_factors", KeyType::list,
+                   "parts of the model with learning rates of their own: a factor of the learning "
+                   "rate and a pattern as in frozen, such as \"0.1 vision\" or \"0.5 layers.0-3\"; "
+                   "see docs/optimizers.md",
+                   Effect::training)
+      .in(&Config::optimizer, &OptimizerConfig::rate_factors)
+      .otherwise(Words{});
   optimizer
       .integer("maximum_skips", &OptimizerConfig::maximum_skips,
                "consecutive steps that may be skipped because of a non-finite loss or gradient "

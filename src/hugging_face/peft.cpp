@@ -20,20 +20,32 @@ namespace {
 using architecture::ArraySpec;
 
 constexpr std::string_view weight_suffix = ".weight";
+constexpr std::string_view peft_prefix = "base_model.model.";
 
-/// "layers.3." and "attention.query" of "layers.3.attention.query"; empty for other arrays.
-std::pair<std::string, std::string> split_name(const std::string& array) {
-  if (!array.starts_with("layers.")) return {};
-  const std::size_t dot = array.find('.', 7);
-  return {array.substr(0, dot + 1), array.substr(dot + 1)};
+/// An array of a layer: "encoder.layers.3." and "attention.query" of part "encoder".
+struct LayerArray {
+  std::string prefix, product;
+  std::string_view part;  ///< word of [adapter] parts; "" for arrays of no layer
+};
+
+LayerArray split_name(const std::string& array) {
+  for (const std::string_view part : {"layers", "encoder", "vision"}) {
+    const std::string start = part == "layers" ? "layers." : text(part, ".layers.");
+    if (!array.starts_with(start)) continue;
+    const std::size_t dot = array.find('.', start.size());
+    return {array.substr(0, dot + 1), array.substr(dot + 1), part};
+  }
+  return {};
 }
 
 bool is_attention_input(const std::string& product) {
   return product == "attention.query" || product == "attention.key_value";
 }
 
-/// The target of [adapter] that covers a product's weights; "" if there is none.
-std::string target_of(const deck::AdapterConfig& adapter, const std::string& product) {
+/// The target of [adapter] that covers an array; "" if there is none.
+std::string target_of(const deck::AdapterConfig& adapter, const LayerArray& array) {
+  const std::string& product = array.product;
+  if (!adapter.adapts(array.part)) return "";
   if (is_attention_input(product) && adapter.targets_product(architecture::fused_target))
     return architecture::fused_target;
   return adapter.targets_product(product) ? product : "";
@@ -44,11 +56,21 @@ std::string module_of(const Tensor& tensor) {
   return tensor.name.substr(0, tensor.name.size() - weight_suffix.size());
 }
 
+/// Name of the linear layer in transformers' model. Its files have other names for the parts of a
+/// model that sees images (transformers 4.52 and later).
+std::string module_in_model(const std::string& module, const deck::ModelConfig& m) {
+  constexpr std::string_view language = "language_model.", model = "language_model.model.";
+  if (!m.vision.present()) return module;
+  if (module.starts_with(model)) return text("model.", language, module.substr(model.size()));
+  if (module.starts_with(language)) return module.substr(language.size());
+  return text("model.", module);
+}
+
 /// Whether the tensor is a matrix and at least one of its arrays has an adapter.
 bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
   if (tensor.shape.size() != 2 || !tensor.name.ends_with(weight_suffix)) return false;
   return std::ranges::any_of(tensor.pieces, [&](const Piece& piece) {
-    return !target_of(adapter, split_name(piece.array).second).empty();
+    return !target_of(adapter, split_name(piece.array)).empty();
   });
 }
 
@@ -68,12 +90,50 @@ std::string target_module(const std::string& module, const std::vector<Tensor>& 
   return words(module, with_same_end.size() > 1 ? 2 : 1);
 }
 
-std::vector<std::string> target_modules(const deck::ModelConfig& m) {
-  const auto tensors = format_of(m).tensors(m);
+/// PEFT's target_modules: last words of names, or the names of all layers if other layers than
+/// those with adapters end with the same words.
+struct TargetModules {
   std::set<std::string> names;
+  std::set<std::string> patterns;  ///< regular expressions for whole names
+  bool ambiguous = false;
+
+  json value() const {
+    if (!ambiguous) return json(names);
+    std::string all;
+    for (const std::string& pattern : patterns) all += (all.empty() ? "" : "|") + pattern;
+    return json(all);
+  }
+};
+
+/// A regular expression for the name in all layers: numbers are \d+.
+std::string pattern_of(const std::string& module) {
+  std::string pattern;
+  for (std::size_t i = 0; i < module.size(); ++i) {
+    if (module[i] >= '0' && module[i] <= '9' && i > 0 && module[i - 1] == '.') {
+      while (i + 1 < module.size() && module[i + 1] != '.') ++i;
+      pattern += "\\d+";
+    } else {
+      pattern += module[i] == '.' ? "\\." : std::string(1, module[i]);
+    }
+  }
+  return pattern;
+}
+
+TargetModules target_modules(const deck::ModelConfig& m) {
+  const auto tensors = format_of(m).tensors(m);
+  TargetModules targets;
   for (const Tensor& tensor : tensors)
-    if (is_adapted(tensor, m.adapter)) names.insert(target_module(module_of(tensor), tensors));
-  return {names.begin(), names.end()};
+    if (is_adapted(tensor, m.adapter)) {
+      targets.names.insert(target_module(module_of(tensor), tensors));
+      targets.patterns.insert(pattern_of(module_in_model(module_of(tensor), m)));
+    }
+  for (const Tensor& tensor : tensors) {
+    const std::string& name = tensor.name;
+    if (tensor.shape.size() == 2 && name.ends_with(weight_suffix) && !is_adapted(tensor, m.adapter))
+      for (const std::string& target : targets.names)
+        targets.ambiguous = targets.ambiguous || module_of(tensor).ends_with("." + target);
+  }
+  return targets;
 }
 
 /// Scales a row to the norm `magnitude`. A row of zeros has no direction and remains zero.
@@ -86,21 +146,33 @@ void scale_row(std::vector<double>& row, double magnitude) {
 
 }  // namespace
 
+std::string adapter_name_today(const std::string& name, const Format& format,
+                               const deck::ModelConfig& m) {
+  const std::size_t end = name.rfind(".lora_");
+  if (!name.starts_with(peft_prefix) || end == name.npos || end < peft_prefix.size()) return name;
+  const std::string module = name.substr(peft_prefix.size(), end - peft_prefix.size());
+  const std::string today = format.today(text(module, weight_suffix), m);
+  if (today.empty()) return "";
+  if (!today.ends_with(weight_suffix)) return name;
+  const std::string current = today.substr(0, today.size() - weight_suffix.size());
+  return text(peft_prefix, module_in_model(current, m), name.substr(end));
+}
+
 std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& m) {
   std::vector<Tensor> out;
   const std::int64_t r = m.adapter.rank;
   for (const Tensor& tensor : format.tensors(m)) {
     if (!is_adapted(tensor, m.adapter)) continue;
-    const std::string name = "base_model.model." + module_of(tensor);
+    const std::string name = std::string(peft_prefix) + module_in_model(module_of(tensor), m);
     const std::size_t in = tensor.place_of(1);
     Tensor a{name + ".lora_A.weight", {r, tensor.shape[in]}, {}};
     Tensor b{name + ".lora_B.weight", {tensor.shape[1 - in], r}, {}};
     Tensor magnitudes{name + ".lora_magnitude_vector", {tensor.shape[1 - in]}, {}};
     for (const Piece& piece : tensor.pieces) {
-      const auto [prefix, product] = split_name(piece.array);
-      const std::string target = target_of(m.adapter, product);
+      const LayerArray array = split_name(piece.array);
+      const std::string target = target_of(m.adapter, array);
       const bool fused = target == architecture::fused_target;
-      const Piece down{prefix + target + std::string(architecture::adapter_a),
+      const Piece down{array.prefix + target + std::string(architecture::adapter_a),
                        fused ? Extents() : piece.place};
       if (a.pieces.empty()) a.pieces.push_back(down);
       check_usage(!target.empty() && a.pieces.front().array == down.array,
@@ -122,11 +194,11 @@ std::string adapter_config_text(const deck::ModelConfig& m, const std::string& b
   const deck::AdapterConfig& a = m.adapter;
   const auto whole = static_cast<std::int64_t>(a.alpha);
   json config{{"peft_type", "LORA"},
-              {"task_type", "CAUSAL_LM"},
+              {"task_type", m.encoder.present() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
               {"base_model_name_or_path", base.empty() ? json() : json(base)},
               {"r", a.rank},
               {"lora_dropout", a.dropout},
-              {"target_modules", target_modules(m)},
+              {"target_modules", target_modules(m).value()},
               {"bias", "none"},
               {"fan_in_fan_out", m.family == Family::gpt},
               {"use_rslora", a.scaling == AdapterScaling::rslora},
@@ -258,7 +330,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
     const auto same = [](const std::string& x, const std::string& y) {
       return x == y || x.ends_with("." + y) || y.ends_with("." + x);
     };
-    const auto ours = target_modules(m);
+    const std::set<std::string> ours = target_modules(m).names;
     bool equal = true;
     for (const json& theirs : targets)
       equal = equal && theirs.is_string() && std::ranges::any_of(ours, [&](const std::string& o) {
@@ -302,10 +374,10 @@ std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,
 /// W[i, j] += factor Σ_k B[i, k] A[k, j]. With magnitudes, W[i] is then multiplied by m[i] /
 /// ‖W[i]‖.
 void Merger::add_update(const Piece& piece, char* numbers) const {
-  const auto [prefix, product] = split_name(piece.array);
-  const std::string target = target_of(model_.adapter, product);
+  const LayerArray array = split_name(piece.array);
+  const std::string target = target_of(model_.adapter, array);
   if (target.empty()) return;
-  const ArraySpec& down = specs_.at(prefix + target + std::string(architecture::adapter_a));
+  const ArraySpec& down = specs_.at(array.prefix + target + std::string(architecture::adapter_a));
   const ArraySpec& up = specs_.at(piece.array + std::string(architecture::adapter_b));
   const bool part = !piece.place.empty();
   const std::int64_t block = part ? piece.place.front() : 0;

@@ -488,10 +488,17 @@ Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConf
 
 namespace {
 
-/// The stored tensors of an adapter, in the order of `tensors`.
-std::vector<StoredValues> match_adapters(const SafetensorsFile& file,
+/// The stored tensors of an adapter, in the order of `tensors`. Files of other versions of
+/// transformers may have other names of the model's modules.
+std::vector<StoredValues> match_adapters(const SafetensorsFile& file, const Format& format,
+                                         const deck::ModelConfig& model,
                                          const std::vector<Tensor>& tensors) {
   Complaints complaints;
+  std::map<std::string, const TensorInfo*> named;
+  for (const TensorInfo& info : file.tensors())
+    if (const std::string name = adapter_name_today(info.name, format, model);
+        !name.empty() && !named.emplace(name, &info).second)
+      complaints.add(shortened(info.name), " is there under two names");
   std::vector<StoredValues> stored;
   std::set<std::pair<std::string, Extents>> seen;
   for (const Tensor& tensor : tensors) {
@@ -499,7 +506,8 @@ std::vector<StoredValues> match_adapters(const SafetensorsFile& file,
       check_usage(seen.insert({piece.array, piece.place}).second, file.path(),
                   ": has an A for each of queries, keys and values, but the deck's adapters share "
                   "one; choose the targets attention.query and attention.key_value");
-    const TensorInfo* info = file.find(tensor.name);
+    const auto found = named.find(tensor.name);
+    const TensorInfo* info = found == named.end() ? nullptr : found->second;
     stored.push_back({{&file, info}});
     if (info == nullptr)
       complaints.add(tensor.name, " is missing");
@@ -507,9 +515,9 @@ std::vector<StoredValues> match_adapters(const SafetensorsFile& file,
       complaints.add(tensor.name, " is ", info->type, " ", checkpoint::shape_text(info->shape),
                      ", expected floating-point numbers ", checkpoint::shape_text(tensor.shape));
   }
-  for (const TensorInfo& info : file.tensors())
-    if (std::ranges::find(tensors, info.name, &Tensor::name) == tensors.end())
-      complaints.add(shortened(info.name), " is no tensor of these adapters");
+  for (const auto& [name, info] : named)
+    if (std::ranges::find(tensors, name, &Tensor::name) == tensors.end())
+      complaints.add(shortened(info->name), " is no tensor of these adapters");
   complaints.raise(text(file.path(), ": the tensors are not those of the deck's [adapter]"),
                    "change [adapter], or give the adapter that it describes");
   return stored;
@@ -554,7 +562,7 @@ std::vector<std::string> import_weights(const TensorFolder& folder, const deck::
   auto tensors = format.tensors(in_file);
   if (adapter != nullptr) {
     const auto added = adapter_tensors(format, model);
-    const auto of_adapter = match_adapters(*adapter, added);
+    const auto of_adapter = match_adapters(*adapter, format, model, added);
     tensors.insert(tensors.end(), added.begin(), added.end());
     stored.insert(stored.end(), of_adapter.begin(), of_adapter.end());
   }

@@ -41,10 +41,12 @@ struct ElementBody {
   const double* control;
   const double* factors;
   RandomKey rounding;
+  const double* rates;
 
   KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, const UpdateRange& part) const {
     if (control[control_proceed] == 0) return;
-    const F f(settings, step_of(control, learning_rate, factors, part));
+    const double rate = rate_of(learning_rate, rates, part.array);
+    const F f(settings, step_of(control, rate, factors, part));
     Real* w = weight + part.weight;
     Real* g = gradient + part.gradient;
     if constexpr (narrow)
@@ -137,7 +139,7 @@ void launch_elements(const Exec& exec, const UpdateArenas<Real>& arenas, const U
     for_parts(F::label, exec, parts,
               ElementBody<F, Real, narrow>{arenas.weight.data(), arenas.gradient.data(), states,
                                            step.settings, step.learning_rate, step.control.data(),
-                                           step.factors.data(), step.rounding});
+                                           step.factors.data(), step.rounding, step.rates.data()});
   };
   if constexpr (std::is_same_v<Real, float> && F::states > 0)
     if (states.narrow[0] != nullptr) return launch(std::true_type{});
@@ -162,11 +164,12 @@ struct FactorBody {
   rules::Settings settings;
   double learning_rate;
   const double* control;
+  const double* rates;
 
   KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, std::int64_t a) const {
     once(team, [&]() {
       factors[a] = R::factor(
-          settings, step_of(control, learning_rate, nullptr, UpdateRange{}),
+          settings, step_of(control, rate_of(learning_rate, rates, a), nullptr, UpdateRange{}),
           {norm_of_parts(weight_sums, a, parts), norm_of_parts(other_sums, a, parts), elements[a]});
     });
   }
@@ -199,7 +202,7 @@ void find_factors(const Exec& exec, int number, View1<double> factors,
       for_rows(Pass::Ratio::label, exec, arrays,
                detail::FactorBody<typename Pass::Ratio>{
                    factors.data(), weight_sums.data(), other_sums.data(), elements.data(), parts,
-                   step.settings, step.learning_rate, step.control.data()});
+                   step.settings, step.learning_rate, step.control.data(), step.rates.data()});
   });
 }
 

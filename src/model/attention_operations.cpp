@@ -306,7 +306,7 @@ kernels::AttentionShape attention_shape(const architecture::RankSizes& n,
   shape.window = op.window;
   shape.scale = m.attention_scale();
   shape.cap = m.attention_softcap;
-  if (is_cross_attention(op))
+  if (op.crosses)
     shape.key_sequence = n.source.sequence;
   else if (m.has_relative_positions())
     shape.buckets = kernels::relative_buckets(m.relative_buckets, m.relative_distance, !op.causal);
@@ -323,7 +323,7 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
       scores_(static_cast<double>(place.plan.sizes.tokens * place.plan.sizes.heads) *
               architecture::visible_tokens(op)),
       layer_(place.layer()),
-      crosses_(architecture::is_cross_attention(op)),
+      crosses_(op.crosses),
       of_encoder_(place.plan.description.stream == architecture::Stream::source) {
   if (place.model().reads_pairs() && !op.causal) {
     const auto objective = architecture::objective_of(place.model());

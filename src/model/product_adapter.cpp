@@ -34,7 +34,8 @@ View2<T> rows_from(View2<T> x, std::int64_t first, std::int64_t count) {
 template <class P>
 ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const OperationPlace<P>& place)
     : parameters_(place.parameters),
-      axis_(place.axis),
+      axis_(place.axis_of(op.input())),
+      source_rows_(place.is_of_source(op.input()) ? place.architecture.model.source_rows() : 0),
       rank_(place.model().adapter.rank),
       rows_(architecture::adapter_rows(op, rank_)),
       factor_(place.model().adapter.factor()),
@@ -103,7 +104,9 @@ void ProductAdapter<P>::take_memory(Arena& arena) {
 
 template <class P>
 kernels::Dropout ProductAdapter<P>::mask(const MicroContext& c) const {
-  return c.adapter_site(site_, axis_.context().places(), inputs_, all_inputs_);
+  MicroContext of_rows = c;
+  if (source_rows_ > 0) of_rows.sequence = source_rows_;
+  return of_rows.adapter_site(site_, axis_.context().places(), inputs_, all_inputs_);
 }
 
 template <class P>

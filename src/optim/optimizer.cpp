@@ -1,6 +1,7 @@
 // The optimizer's state, the global norm of the gradients, and the updates.
 #include <trireme/optim/optimizer.hpp>
 
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/update_rules.hpp>
@@ -221,6 +222,7 @@ void Optimizer<P>::lay_out_sums() {
   if (norms > 0)
     for (const architecture::ArraySpec& array : architecture_.arrays)
       elements.push_back(static_cast<double>(array.elements()));
+  const std::vector<double> rates = architecture::rate_factors(architecture_, config_);
   const FactorLists of_factors = lay_out_factors();
   const auto list_bytes = [norms](const Lists& list) {
     const std::int64_t blocks = std::ssize(list.begins);
@@ -228,18 +230,18 @@ void Optimizer<P>::lay_out_sums() {
            aligned(norms * blocks * 8) + 2 * aligned(norms > 0 ? blocks * 8 : 0);
   };
   const std::int64_t of_experts = std::ssize(experts.ends_of_sums);
-  scalars_ =
-      Arena("optimizer scalars",
-            list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) +
-                aligned(of_experts * 8) + aligned(kernels::status_size * 8) +
-                aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * sums * 8) +
-                aligned(std::ssize(elements) * 8) + table_bytes(updates) + table_bytes(matrices) +
-                table_bytes(balances) + table_bytes(loads) + aligned(std::ssize(factors) * 8) +
-                aligned(std::ssize(of_factors.arrays) *
-                        static_cast<Bytes>(sizeof(kernels::FactoredMatrices))) +
-                aligned(std::ssize(of_factors.ranges) *
-                        static_cast<Bytes>(sizeof(kernels::SummedRange))) +
-                aligned(factored_.matrices * 8));
+  scalars_ = Arena(
+      "optimizer scalars",
+      list_bytes(ordinary) + list_bytes(experts) + aligned(sums * 8) + aligned(of_experts * 8) +
+          aligned(kernels::status_size * 8) + aligned(kernels::control_size * 8) + 2 * aligned(8) +
+          aligned(norms * sums * 8) + aligned(std::ssize(elements) * 8) + table_bytes(updates) +
+          table_bytes(matrices) + table_bytes(balances) + table_bytes(loads) +
+          aligned(std::ssize(factors) * 8) + aligned(std::ssize(rates) * 8) +
+          aligned(std::ssize(of_factors.arrays) *
+                  static_cast<Bytes>(sizeof(kernels::FactoredMatrices))) +
+          aligned(std::ssize(of_factors.ranges) *
+                  static_cast<Bytes>(sizeof(kernels::SummedRange))) +
+          aligned(factored_.matrices * 8));
   sums_ = scalars_.take<double>(sums);
   expert_sums_ = scalars_.take<double>(of_experts);
   status_ = scalars_.take<double>(kernels::status_size);
@@ -284,6 +286,10 @@ void Optimizer<P>::lay_out_sums() {
   load_parts_ = take_table(loads);
   factors_ = scalars_.take<double>(std::ssize(factors));
   copy_to_device<double>(exec, factors_, factors);
+  if (!rates.empty()) {
+    rates_ = scalars_.take<double>(std::ssize(rates));
+    copy_to_device<double>(exec, rates_, rates);
+  }
   elements_ = scalars_.take<double>(std::ssize(elements));
   copy_to_device<double>(exec, elements_, elements);
   const auto take_all = [&]<class T>(const std::vector<T>& list) {
@@ -521,7 +527,8 @@ void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double
                         config_.maximum_skips, options_.loss_scaling},
                        gradient_scale);
   parameters_->changed();
-  kernels::UpdateStep arguments{config_.kind, config_, learning_rate, control_, factors_, {}};
+  kernels::UpdateStep arguments{config_.kind, config_, learning_rate, control_,
+                                factors_,     {},      rates_};
   arguments.rounding = {options_.seed, Purpose::rounding, 0, static_cast<std::uint32_t>(step)};
   for (const rules::Pass& pass : config_.rule().passes(config_)) run(exec, pass, arguments);
   if (balance_parts_.chunks > 0)

@@ -348,8 +348,7 @@ double BlockTimeModel::ring_sum_bytes(bool forward) const {
 /// a mask of one byte per score.
 void BlockTimeModel::add_stored_scores(PassTime& time, const Operation& op, bool forward) const {
   const std::int64_t S = sizes_.sequence, K = sizes_.head_size;
-  const std::int64_t keys =
-      architecture::is_cross_attention(op) ? sizes_.source.sequence : sizes_.sequence;
+  const std::int64_t keys = op.crosses ? sizes_.source.sequence : sizes_.sequence;
   const std::int64_t heads = sizes_.micro * sizes_.heads;
   const auto element = static_cast<double>(sizes_.element);
   const double scores = static_cast<double>(heads) * static_cast<double>(S * keys);
@@ -587,7 +586,7 @@ void BlockTimeModel::add_adapter(PassTime& time, const Part& part,
   };
   const std::int64_t in = columns_of(op.input());
   const std::int64_t rank = architecture_.model.adapter.rank;
-  const std::int64_t T = sizes_.tokens;
+  const std::int64_t T = product_rows(part, op, sizes_);
   const auto add = [&](std::int64_t columns, std::int64_t depth, double times) {
     const ProductSizes sizes{T, columns, depth};
     const auto bytes =

@@ -37,7 +37,7 @@ Bytes attention_work(const TypedSizes& main, const architecture::Architecture& a
     const AttentionSizes sizes{s.micro, s.sequence, s.heads, s.key_value_heads, s.head_size};
     for (const architecture::Operation& op : layer.operations) {
       if (op.kind != architecture::OperationKind::attention) continue;
-      const bool biased = s.buckets > 0 && !architecture::is_cross_attention(op);
+      const bool biased = s.buckets > 0 && !op.crosses;
       const std::int64_t work =
           s.narrow()
               ? narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine))
@@ -58,8 +58,7 @@ Bytes score_bytes(const TypedSizes& s, const deck::ModelConfig& model,
   for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::attention &&
         program.kept[static_cast<std::size_t>(op.saved.front())])
-      bytes += each * s.tokens * s.heads *
-               (architecture::is_cross_attention(op) ? s.source.sequence : s.sequence);
+      bytes += each * s.tokens * s.heads * (op.crosses ? s.source.sequence : s.sequence);
   return bytes;
 }
 

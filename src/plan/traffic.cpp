@@ -18,6 +18,7 @@
 #include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
+#include <map>
 
 namespace trireme::plan {
 namespace {
@@ -119,12 +120,14 @@ class Counter {
                                                    : "norms of heads: all-reduce",
             true);
     const std::vector<std::int64_t> here = layers_from(0);
-    std::int64_t norms = 0;
+    std::map<std::int64_t, std::int64_t>
+        norms;  // sums of a width, which encoders of images differ in
     for (std::size_t k = 0; k < here.size(); ++k)
       for (const auto& product :
            architecture::scaled_products(architecture_.layer_kinds()[k], sizes_))
-        norms += product.split_inputs ? here[k] : 0;
-    tensor("norms of weights: all-reduce", norms, sizes_.hidden * sizes_.accumulate);
+        if (product.split_inputs) norms[product.outputs] += here[k];
+    for (const auto& [outputs, count] : norms)
+      tensor("norms of weights: all-reduce", count, outputs * sizes_.accumulate);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
       if (part.partial_gradient || (!part.split && sizes_.cuts_tokens))
         tensor("shared layers: all-reduce", 1, part.run.extent * sizes_.accumulate);

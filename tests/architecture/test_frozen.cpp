@@ -99,6 +99,38 @@ TEST(Frozen, OmitsWeightGradientsOfFrozenProducts) {
     }
 }
 
+TEST(RateFactors, BelongToTheArraysOfTheirPatterns) {
+  const deck::Config c =
+      deck_with({"optimizer.rate_factors=0.5 layers.1-2.attention,3 embedding.token"}).config;
+  const Architecture a = describe(c.model);
+  const std::vector<double> factors = rate_factors(a, c.optimizer);
+  ASSERT_EQ(factors.size(), a.arrays.size());
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const std::string& name = a.arrays[i].name;
+    const bool half =
+        name.starts_with("layers.1.attention.") || name.starts_with("layers.2.attention.");
+    EXPECT_EQ(factors[i], half ? 0.5 : name == "embedding.token" ? 3 : 1) << name;
+  }
+  EXPECT_TRUE(rate_factors(a, deck_with({}).config.optimizer).empty());
+}
+
+TEST(RateFactors, NameTrainedArraysOnce) {
+  expect_mistake({"optimizer.rate_factors=0.1 embedding,0.2 layers,3 final_norm"}, "none");
+  expect_mistake({"optimizer.rate_factors=0.1 vision"},
+                 "rate_factors = [\"0.1 vision\"] (command line): \"vision\" names no array of the "
+                 "model; examples of names are embedding.token");
+  expect_mistake({"optimizer.rate_factors=0.1 layers.0-2,0.2 layers.*.attention"},
+                 "\"0.1 layers.0-2\" and \"0.2 layers.*.attention\" both name "
+                 "layers.0.attention.query; let each array have one factor");
+  expect_mistake({"optimizer.rate_factors=0.1 embedding", "optimizer.frozen=embedding"},
+                 "\"embedding\" names only arrays that are not trained by a learning rate; remove "
+                 "\"0.1 embedding\", or train them ([optimizer] frozen = [\"embedding\"]");
+  expect_mistake({"optimizer.rate_factors=0.1 layers", "optimizer.frozen=layers.0"}, "none");
+  expect_mistake(
+      {"optimizer.rate_factors=16 layers.*.attention.query.adapter_b", "adapter.kind=lora"},
+      "none");
+}
+
 TEST(Adapters, OneFactorIsSplitAndTheOtherIsWhole) {
   const Architecture a =
       describe(deck_with({"adapter.kind=lora", "adapter.rank=3", "model.family=llama",

@@ -56,6 +56,68 @@ TEST(Checks, AdaptersFitTheModel) {
                   "names attention.query twice");
 }
 
+TEST(Checks, PartsWithAdaptersFitTheModel) {
+  using Parts = std::vector<std::string>;
+  const std::string lora = "adapter.kind=lora";
+  const Parts t5{lora, "model.family=t5", "model.objective=sequence_to_sequence",
+                 "encoder.sequence=16", "model.vocabulary=64"};
+  const Parts images{lora,
+                     "model.family=llama",
+                     "vision.layers=1",
+                     "vision.hidden=8",
+                     "vision.heads=2",
+                     "vision.image=6",
+                     "vision.patch=3"};
+  const auto with = [](Parts keys, const Parts& more) {
+    keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
+  };
+  EXPECT_EQ(parse_deck(example, "a.toml", {lora}).config.model.adapter.parts, Words{"layers"});
+  EXPECT_EQ(parse_deck(example, "a.toml", t5).config.model.adapter.parts,
+            (Words{"layers", "encoder"}));
+  EXPECT_EQ(parse_deck(example, "a.toml", images).config.model.adapter.parts, Words{"layers"});
+  EXPECT_TRUE(parse_deck(example, "a.toml").config.model.adapter.parts.empty());
+  parse_deck(example, "a.toml",
+             with(images, {"adapter.parts=layers,vision",
+                           "adapter.targets=feed_forward.gate_up,feed_forward.up"}));
+  const std::vector<std::pair<Parts, const char*>> refusals{
+      {{lora, "adapter.parts=encoder"},
+       "names encoder, but the deck has [encoder] layers = 0 (default); set layers, or leave "
+       "encoder "
+       "out"},
+      {{lora, "adapter.parts=vision"}, "names vision, but the deck has [vision] layers = 0"},
+      {{lora, "adapter.parts="}, "names no part; choose parts = [\"layers\"]"},
+      {{lora, "adapter.parts=layers,layers"}, "names layers twice; name it once"},
+      {{lora, "adapter.targets=cross_attention.query"},
+       "names cross_attention.query, but [encoder] layers = 0 (default); set layers, or choose "
+       "products of attention"},
+      {with(t5, {"adapter.parts=encoder", "adapter.targets=attention.query,cross_attention.query"}),
+       "leave out the layers that have it; add layers to parts, or choose products of attention"},
+      {with(images, {"adapter.parts=vision,layers", "adapter.targets=feed_forward.gate_up"}),
+       "names vision, which has none of the products in [adapter] targets = "
+       "[\"feed_forward.gate_up\"] (command line); leave it out, or add feed_forward.up"},
+      {with(images, {"adapter.parts=vision", "adapter.targets=feed_forward.gate_up"}),
+       "names feed_forward.gate_up, which an encoder of images does not have; choose "
+       "feed_forward.up"}};
+  for (const auto& [keys, message] : refusals) expect_contains(mistakes_of(example, keys), message);
+}
+
+TEST(Checks, RateFactorsHaveAFactorAndAPattern) {
+  const Config c =
+      parse_deck(example, "a.toml", {"optimizer.rate_factors=0.1 embedding,2e0  layers.0-3"})
+          .config;
+  EXPECT_EQ(c.optimizer.rate_factors, (Words{"0.1 embedding", "2e0  layers.0-3"}));
+  EXPECT_EQ(rate_factor_of("2e0  layers.0-3")->factor, 2);
+  EXPECT_EQ(rate_factor_of("2e0  layers.0-3")->pattern, "layers.0-3");
+  for (const std::string entry :
+       {"embedding", "0.1", "0 embedding", "-1 embedding", "nan embedding", "inf embedding",
+        "0.1x embedding", "0.1 embedding layers"})
+    expect_contains(mistakes_of(example, {"optimizer.rate_factors=" + entry}),
+                    "[optimizer] rate_factors = [\"" + entry + "\"] (command line): \"" + entry +
+                        "\" is not a factor above 0, a space and a pattern of names of arrays; "
+                        "write an entry such as \"0.1 embedding\"");
+}
+
 TEST(Checks, Tf32NeedsFp32) {
   EXPECT_TRUE(parse_deck(example, "a.toml", {"precision.tf32=true"}).config.precision.tf32);
   EXPECT_FALSE(parse_deck(example, "a.toml").config.precision.tf32);

@@ -114,6 +114,8 @@ Value some_value(const Key& key, std::mt19937_64& random) {
     case KeyType::choice:
       return std::string(key.choices[random() % key.choices.size()]);
     case KeyType::list: {
+      if (key.full_name() == "optimizer.rate_factors")
+        return Words{std::to_string(1 + random() % 1000) + "e-2 layers.0-3", "2.5 *.*.\"\\é"};
       if (key.choices.empty()) return Words{"layers.0-3 \"\\é", std::to_string(random() % 1000)};
       return Words(random() % 3, std::string(key.choices[random() % key.choices.size()]));
     }

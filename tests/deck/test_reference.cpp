@@ -124,7 +124,7 @@ TEST(Table, RecordsWhichKeysChangeResults) {
                              "experts.balance", "experts.bias_rate", "adapter.also_trained"}));
   EXPECT_EQ(keys_with(Effect::adapter),
             (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.alpha",
-                                   "adapter.scaling", "adapter.targets"}));
+                                   "adapter.scaling", "adapter.targets", "adapter.parts"}));
   EXPECT_EQ(keys_with(Effect::storage), std::set<std::string>{"precision.compute"});
   EXPECT_EQ(keys_with(Effect::samples), std::set<std::string>{"data.train"});
   EXPECT_EQ(keys_with(Effect::batches),

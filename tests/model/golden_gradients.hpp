@@ -46,15 +46,20 @@ struct GoldenGradients {
     gradients = testing::read_doubles(stem + ".f64");
   }
 
-  /// Sets the weights of the golden model, which follow from the arrays' numbers.
+  /// Sets the weights of the golden model, which follow from the arrays' numbers. The golden gains
+  /// of a model with zero-centred gains are around 1.
   template <class P>
-  void set_weights(const Parameters<P>& parameters) const {
+  void set_weights(const Parameters<P>& parameters, const deck::ModelConfig& model = {}) const {
     for (const auto& entry : parameters.entries()) {
       const std::string& name = entry.spec->name;
       const std::int64_t number = std::ranges::find(names, name) - names.begin();
+      const double centre =
+          model.zero_centered_gains && name.ends_with("gain") && !name.starts_with("vision.") ? 1
+                                                                                              : 0;
       std::vector<typename P::Compute> values;
       for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
-        values.push_back(static_cast<typename P::Compute>(testing::golden_weight(number, name, i)));
+        values.push_back(
+            static_cast<typename P::Compute>(testing::golden_weight(number, name, i) - centre));
       testing::set_values(entry.weight.data, values);
     }
   }
@@ -104,6 +109,37 @@ struct GoldenGradients {
       EXPECT_NEAR(std::sqrt(squares), std::sqrt(expected[2]), 1e-10 * largest * std::sqrt(n))
           << name;
     }
+  }
+
+  /// Trains a model on a golden batch of `samples` samples and expects its losses and gradients.
+  /// `set_batch(stage)` sets the fields, `expect_losses(stage)` compares the losses.
+  template <class SetBatch, class ExpectLosses>
+  void expect_batch(const deck::ModelConfig& model, std::int64_t samples, Recompute recompute,
+                    bool split, const MicroContext& micro, const SetBatch& set_batch,
+                    const ExpectLosses& expect_losses) const {
+    const auto architecture = architecture::describe(model);
+    Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
+    set_weights(parameters, model);
+    const testing::WholeModel<Fp64> stage(architecture, parameters,
+                                          {samples, 1, true, split, recompute});
+    const kernels::Handle handle;
+    set_batch(stage);
+    stage.zero_loss(handle);
+    stage.forward(handle, 0, micro);
+    if (split) {
+      stage.backward_input(handle, 0, micro);
+      stage.backward_weight(handle, 0, micro, [](std::int64_t) {});
+    } else {
+      stage.backward(handle, 0, micro, [](std::int64_t) {});
+    }
+    expect_losses(stage);
+    expect_gradients(architecture, parameters);
+  }
+
+  /// Expects the stored mean loss of a batch.
+  void expect_loss(const testing::WholeModel<Fp64>& stage, const MicroContext& micro) const {
+    EXPECT_NEAR(testing::value_of(stage.loss()) * micro.token_weight, losses.front(),
+                1e-10 * losses.front());
   }
 };
 

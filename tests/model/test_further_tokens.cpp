@@ -138,24 +138,11 @@ INSTANTIATE_TEST_SUITE_P(All, FurtherTokens,
 TEST_P(FurtherTokens, LossesAndGradientsMatchPyTorch) {
   const auto& [family, recompute, split] = GetParam();
   const GoldenGradients golden = further_golden(family);
-  const auto architecture = architecture::describe(further_model(family));
-  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  golden.set_weights(parameters);
-  const WholeModel<Fp64> stage(architecture, parameters,
-                               {further_samples, 1, true, split, recompute});
-  const kernels::Handle handle;
-  set_further_batch(stage, architecture.model.predicts);
-  const MicroContext micro = further_context();
-  stage.zero_loss(handle);
-  stage.forward(handle, 0, micro);
-  if (split) {
-    stage.backward_input(handle, 0, micro);
-    stage.backward_weight(handle, 0, micro, [](std::int64_t) {});
-  } else {
-    stage.backward(handle, 0, micro, [](std::int64_t) {});
-  }
-  expect_losses(means(stage), golden);
-  golden.expect_gradients(architecture, parameters);
+  const deck::ModelConfig model = further_model(family);
+  golden.expect_batch(
+      model, further_samples, recompute, split, further_context(),
+      [&](const auto& stage) { set_further_batch(stage, model.predicts); },
+      [&](const auto& stage) { expect_losses(means(stage), golden); });
 }
 
 class FurtherTokensByFamily : public ::testing::TestWithParam<Family> {};

@@ -65,19 +65,6 @@ GoldenGradients vision_golden(const VisionCase& of) {
   return {text(gemma ? "gemma3_images_fp64/" : "llava_fp64/", of.name), image_stride};
 }
 
-/// Sets the golden weights. Gains of Gemma's norms are around 0.
-void set_weights(const GoldenGradients& golden, const deck::ModelConfig& m,
-                 const Parameters<Fp64>& parameters) {
-  golden.set_weights(parameters);
-  for (const auto& entry : parameters.entries()) {
-    const std::string& name = entry.spec->name;
-    if (!m.zero_centered_gains || !name.ends_with("gain") || name.starts_with("vision.")) continue;
-    std::vector<double> gains = values_of(entry.weight.data);
-    for (double& gain : gains) gain -= 1;
-    set_values(entry.weight.data, gains);
-  }
-}
-
 /// (model, recompute, split backward pass)
 class Vision : public ::testing::TestWithParam<std::tuple<VisionCase, Recompute, bool>> {};
 INSTANTIATE_TEST_SUITE_P(All, Vision,
@@ -94,25 +81,11 @@ INSTANTIATE_TEST_SUITE_P(All, Vision,
 TEST_P(Vision, LossAndGradientsMatchTransformers) {
   const auto& [of, recompute, split] = GetParam();
   const GoldenGradients golden = vision_golden(of);
-  const auto architecture = architecture::describe(vision_model(of));
-  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_weights(golden, architecture.model, parameters);
-  const WholeModel<Fp64> stage(architecture, parameters,
-                               {image_samples, 1, true, split, recompute});
-  const kernels::Handle handle;
-  set_vision_batch(stage, architecture.model.vision, of.gap);
-  const MicroContext micro = vision_context();
-  stage.zero_loss(handle);
-  stage.forward(handle, 0, micro);
-  if (split) {
-    stage.backward_input(handle, 0, micro);
-    stage.backward_weight(handle, 0, micro, [](std::int64_t) {});
-  } else {
-    stage.backward(handle, 0, micro, [](std::int64_t) {});
-  }
-  EXPECT_NEAR(value_of(stage.loss()) * micro.token_weight, golden.losses.front(),
-              1e-10 * golden.losses.front());
-  golden.expect_gradients(architecture, parameters);
+  const deck::ModelConfig model = vision_model(of);
+  golden.expect_batch(
+      model, image_samples, recompute, split, vision_context(),
+      [&](const auto& stage) { set_vision_batch(stage, model.vision, of.gap); },
+      [&](const auto& stage) { golden.expect_loss(stage, vision_context()); });
 }
 
 class VisionModels : public ::testing::TestWithParam<VisionCase> {};
@@ -123,7 +96,7 @@ TEST_P(VisionModels, EvaluationMatchesTransformers) {
   const GoldenGradients golden = vision_golden(GetParam());
   const auto architecture = architecture::describe(vision_model(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_weights(golden, architecture.model, parameters);
+  golden.set_weights(parameters, architecture.model);
   const WholeModel<Fp64> stage(architecture, parameters, {image_samples, 1, false, false});
   const kernels::Handle handle;
   set_vision_batch(stage, architecture.model.vision, GetParam().gap);
@@ -136,7 +109,7 @@ TEST_P(VisionModels, EvaluationMatchesTransformers) {
 TEST_P(VisionModels, GradientsWithDropoutMatchFiniteDifferences) {
   const auto architecture = architecture::describe(vision_model(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_weights(vision_golden(GetParam()), architecture.model, parameters);
+  vision_golden(GetParam()).set_weights(parameters, architecture.model);
   const WholeModel<Fp64> stage(architecture, parameters, {image_samples, 1, true, false});
   const kernels::Handle handle;
   const MicroContext micro = vision_context(0.2);
@@ -163,7 +136,7 @@ TEST_P(VisionModels, CachedLogitsMatchTheUncachedModel) {
   const auto architecture = architecture::describe(vision_model(GetParam()));
   const deck::VisionConfig& vision = architecture.model.vision;
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_weights(golden, architecture.model, parameters);
+  golden.set_weights(parameters, architecture.model);
   const WholeModel<Fp64> stage(architecture, parameters, {image_samples, 1, false, false});
   const kernels::Handle handle;
   set_vision_batch(stage, vision, GetParam().gap);

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/token_source.hpp>
 #include <trireme/deck/config.hpp>
 
 #include "support/small_gpt.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 /// The samples with images of tests/golden/llava_fp64/make.py.
@@ -81,6 +84,28 @@ inline MicroContext vision_context(double dropout = 0) {
   c.dropout = dropout;
   c.token_weight = 1.0 / (image_samples * image_sequence - 3 * 9);
   return c;
+}
+
+/// A token file with the golden samples as its documents.
+inline std::string write_golden_documents(const testing::TemporaryFolder& folder,
+                                          const deck::VisionConfig& v) {
+  const std::string path = folder.file("images.h5");
+  data::TokenFileWriter writer(path, "bytes", image_vocabulary, {},
+                               data::ImageForm{v.image, 0, placeholder, v.tokens(), 0});
+  for (std::int64_t b = 0; b < image_samples; ++b) {
+    for (std::int64_t s = 0; s <= image_sequence; ++s) {
+      const std::int32_t token = vision_token(v, b, s);
+      writer.append(std::vector{token}, token != placeholder);
+    }
+    for (std::int64_t i = 0; i < b; ++i) {
+      std::vector<std::uint8_t> pixels;
+      for (std::int64_t k = 0; k < v.pixel_bytes(); ++k) pixels.push_back(vision_pixel(b, i, k));
+      writer.append_image(pixels);
+    }
+    writer.end_document(10);
+  }
+  writer.commit("test");
+  return path;
 }
 
 }  // namespace trireme::model

@@ -58,6 +58,7 @@ class Peft : public ::testing::TestWithParam<const char*> {
     model_.dropout = 0;
     deck::AdapterConfig& a = model_.adapter;
     a.kind = golden_.ends_with("_dora") ? AdapterKind::dora : AdapterKind::lora;
+    a.parts = {"layers"};
     if (std::string(GetParam()).starts_with("llama")) {
       a.rank = 3;
       a.alpha = 5;

@@ -61,27 +61,6 @@ TEST_P(ImportedLlava, LossAndGradientsMatchTransformers) {
   golden_.expect_gradients(architecture, parameters);
 }
 
-/// A token file with the golden samples as its documents.
-std::string write_golden_documents(const TemporaryFolder& folder, const deck::VisionConfig& v) {
-  const std::string path = folder.file("images.h5");
-  data::TokenFileWriter writer(path, "bytes", image_vocabulary, {},
-                               data::ImageForm{v.image, 0, placeholder, v.tokens(), 0});
-  for (std::int64_t b = 0; b < image_samples; ++b) {
-    for (std::int64_t s = 0; s <= image_sequence; ++s) {
-      const std::int32_t token = vision_token(v, b, s);
-      writer.append(std::vector{token}, token != placeholder);
-    }
-    for (std::int64_t i = 0; i < b; ++i) {
-      std::vector<std::uint8_t> pixels;
-      for (std::int64_t k = 0; k < v.pixel_bytes(); ++k) pixels.push_back(vision_pixel(b, i, k));
-      writer.append_image(pixels);
-    }
-    writer.end_document(10);
-  }
-  writer.commit("test");
-  return path;
-}
-
 /// Under mpiexec, with tensor and with pipeline ranks: the loss and the norm of the gradient of a
 /// step on a token file.
 TEST_P(ImportedLlava, StepsOnRanksMatchTransformers) {

@@ -1,18 +1,16 @@
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
-#include <trireme/train/generator.hpp>
 #include <trireme/train/load.hpp>
 
 #include "support/runtime.hpp"
 #include "support/small_gpt.hpp"
 #include "support/source_folder.hpp"
 #include "support/temporary_folder.hpp"
+#include "train/t5_samples.hpp"
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -27,27 +25,6 @@ using P = model::Fp64;
 /// Five layers of products of at most 15 terms of size 1: some 1000 ε = 2e-13 between two orders of
 /// summation.
 constexpr double t5_rounding = 1e-12;
-
-/// A line of results.txt.
-struct SpanSample {
-  std::vector<std::int32_t> source, targets;
-  double loss = 0;
-};
-
-std::vector<SpanSample> read_span_samples(const std::string& path) {
-  std::vector<SpanSample> samples;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    SpanSample sample;
-    std::istringstream words(line);
-    std::string word;
-    while (words >> word && word != "|") sample.source.push_back(std::stoi(word));
-    while (words >> word && word != "|") sample.targets.push_back(std::stoi(word));
-    words >> sample.loss;
-    samples.push_back(sample);
-  }
-  return samples;
-}
 
 class ImportedT5 : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, ImportedT5, ::testing::Values("v1_0", "v1_1"),
@@ -84,36 +61,13 @@ TEST_P(ImportedT5, LossesMatchTransformers) {
   }
 }
 
-/// A source and its greedy text, a line of t5_generate's files.
-struct GreedyText {
-  std::vector<std::int32_t> source, text;
-};
-
+/// The lines of t5_generate's files.
 std::vector<GreedyText> read_greedy_texts(const std::string& path) {
   std::vector<GreedyText> texts;
   for (const SpanSample& sample : read_span_samples(path))
     texts.push_back({sample.source, sample.targets});
   return texts;
 }
-
-/// The sources of texts, and their generated tokens.
-struct GreedyTexts final : Continuations {
-  explicit GreedyTexts(const std::vector<GreedyText>& all)
-      : texts(all), found(all.size()), ended(all.size()) {}
-
-  std::size_t count() const override { return texts.size(); }
-  std::vector<std::int32_t> begin(std::size_t i) override { return texts[i].source; }
-  std::uint32_t sample(std::size_t i) const override { return static_cast<std::uint32_t>(i); }
-  bool take(std::size_t i, std::int32_t token) override {
-    found[i].push_back(token);
-    return true;
-  }
-  void end(std::size_t i) override { ++ended[i]; }
-
-  const std::vector<GreedyText>& texts;
-  std::vector<std::vector<std::int32_t>> found;
-  std::vector<int> ended;
-};
 
 /// Under mpiexec, on all tensor and pipeline sizes of so many ranks.
 TEST_P(ImportedT5, GreedyTextsMatchTransformers) {

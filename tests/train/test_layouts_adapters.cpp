@@ -70,6 +70,62 @@ TEST_F(Layouts, MatchOneRankForAdapters) {
   for (const Layout& layout : layouts) expect_the_same_answer(layout);
 }
 
+/// Adapters of an encoder and of cross-attention.
+TEST_F(Layouts, MatchOneRankForAdaptersOfAnEncoder) {
+  const auto t5 = [](Layout layout, const char* property, const char* kind, const char* parts,
+                     const char* up) {
+    layout.family = Family::t5;
+    layout.key_value_heads = 6;
+    layout.property = property;
+    layout.trained = {text("adapter.kind=", kind), "adapter.rank=3", "adapter.dropout=0.2",
+                      text("adapter.parts=", parts),
+                      text("adapter.targets=attention.query,attention.output,cross_attention.query,"
+                           "cross_attention.key_value,cross_attention.output,feed_forward.down,",
+                           up)};
+    return layout;
+  };
+  constexpr const char* both = "encoder,layers";
+  constexpr const char *up = "feed_forward.up", *gated = "feed_forward.gate_up";
+  std::vector<Layout> layouts{
+      t5({2, 1, 1, "1f1b", 1, true, true}, encoder_of_three, "lora", both, up),
+      t5({1, 2, 1, "zb-h1", 1, false, false}, gated_encoder_of_three, "dora", "layers", gated),
+      t5({1, 1, 2, "1f1b", 1, false, true, full, Sharding::weights}, encoder_of_three, "lora", both,
+         up),
+      t5({3, 1, 1, "1f1b", 1, false, false, selective}, gated_encoder_of_three, "dora", both,
+         gated),
+      t5({1, 3, 1, "zb-v", 2, false, true}, encoder_of_three, "lora", both, up),
+      t5({1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer}, encoder_of_three, "lora",
+         both, up),
+      t5({2, 2, 1, "1f1b", 1, true, false, none, Sharding::none, lamb}, gated_encoder_of_three,
+         "dora", both, gated),
+      t5({1, 2, 2, "interleaved", 2, false, true, none, Sharding::optimizer}, encoder_of_three,
+         "lora", "layers", up)};
+  keep_those_of(layouts, runtime().ranks());
+  for (const Layout& layout : layouts) expect_the_same_answer(layout);
+}
+
+/// Parts with learning rates of their own.
+TEST_F(Layouts, MatchOneRankForRateFactors) {
+  const std::vector<std::string> parts{
+      "optimizer.rate_factors=0.1 embedding,3 layers.1-2,0.5 layers.3.attention_norm"};
+  const std::vector<std::string> experts{"optimizer.rate_factors=0.1 layers.*.experts.router"};
+  std::vector<Layout> layouts{
+      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adafactor}, parts),
+      with({1, 2, 1, "zb-h1", 1, false, true, none, Sharding::none, lion}, parts),
+      with({1, 1, 2, "1f1b", 1, false, true, none, Sharding::optimizer, muon}, parts),
+      with({3, 1, 1, "1f1b", 1, false, false, none, Sharding::none, lars}, parts),
+      with({1, 1, 3, "1f1b", 1, false, true, none, Sharding::weights, lamb}, parts),
+      with({1, 3, 1, "interleaved", 2, false, true, none, Sharding::none, sgd}, parts),
+      with({2, 1, 2, "1f1b", 1, true, true, none, Sharding::gradients, adamw}, parts),
+      with({1, 2, 2, "zb-v", 2, false, false, none, Sharding::optimizer, adafactor}, parts),
+      with({2, 2, 1, "gpipe", 1, false, false, none, Sharding::none, muon}, parts)};
+  Layout divided{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, lamb, Family::mixtral};
+  divided.property = five_experts;
+  layouts.push_back(with(divided, experts));
+  keep_those_of(layouts, runtime().ranks());
+  for (const Layout& layout : layouts) expect_the_same_answer(layout);
+}
+
 /// Magnitudes of outputs that the tensor axis splits, and of whole ones, whose norms it sums.
 TEST_F(Layouts, MatchOneRankForMagnitudes) {
   const auto gated = adapters("feed_forward.gate_up", "dora");

@@ -83,6 +83,13 @@ TEST_F(ImageLayouts, MatchOneRank) {
     layout.trained = {text("optimizer.frozen=", arrays)};
     return layout;
   };
+  const auto with_adapters = [](const char* kind, const char* parts, Layout layout) {
+    layout.trained = {text("adapter.kind=", kind), "adapter.rank=3", "adapter.dropout=0.2",
+                      text("adapter.parts=", parts),
+                      "adapter.targets=attention.query,attention.key_value,attention.output,"
+                      "feed_forward.up,feed_forward.down"};
+    return layout;
+  };
   expect_the_answer_of_one_rank(
       {of(clip_of_two, {2, 1, 1, "1f1b", 1, true, true}),
        of(clip_of_two, {2, 1, 1, "1f1b", 1, false, true, selective}),
@@ -102,6 +109,12 @@ TEST_F(ImageLayouts, MatchOneRank) {
        of(siglip_of_one, {2, 3, 2, "1f1b", 1, true, true, none, Sharding::optimizer}),
        with_experts({2, 1, 1, "1f1b", 1, true, false}),
        with_experts({1, 3, 1, "zb-h1", 1, false, true}),
+       with_adapters("lora", "vision", {2, 1, 1, "1f1b", 1, true, true}),
+       with_adapters("dora", "vision,layers", {1, 2, 1, "zb-h1", 1, false, false}),
+       with_adapters("dora", "vision", {3, 1, 1, "1f1b", 1, false, true, full}),
+       with_adapters("lora", "vision,layers",
+                     {1, 1, 3, "1f1b", 1, false, true, none, Sharding::weights}),
+       with_adapters("lora", "vision,layers", {2, 2, 1, "zb-v", 2, true, true}),
        with_frozen("vision", {1, 2, 1, "1f1b", 1, false, true}),
        with_frozen("vision", {2, 1, 1, "1f1b", 1, true, false, full}),
        with_frozen("vision,embedding,layers,final_norm,output",

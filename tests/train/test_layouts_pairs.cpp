@@ -64,6 +64,12 @@ TEST_F(PairLayouts, MatchOneRank) {
     layout.property = property;
     return layout;
   };
+  const auto adapted = [](Layout layout) {
+    layout.property = several_pairs;
+    layout.trained = {"adapter.kind=lora", "adapter.dropout=0.2",
+                      "adapter.targets=attention.query,cross_attention.key_value,feed_forward.up"};
+    return layout;
+  };
   expect_the_answer_of_one_rank(
       {of(several_pairs, {2, 1, 1, "1f1b", 1, true, true}),
        of(one_pair, {2, 1, 1, "1f1b", 1, false, true, selective}),
@@ -73,7 +79,9 @@ TEST_F(PairLayouts, MatchOneRank) {
        of(one_pair, {1, 3, 1, "zb-v", 2, false, true}),
        of(several_pairs, {1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer}),
        of(several_pairs, {2, 2, 1, "interleaved", 2, true, false, full}),
-       of(several_gated_pairs, {1, 2, 2, "1f1b", 1, false, false, none, Sharding::gradients})},
+       of(several_gated_pairs, {1, 2, 2, "1f1b", 1, false, false, none, Sharding::gradients}),
+       adapted({2, 1, 1, "1f1b", 1, true, true}), adapted({1, 3, 1, "zb-h1", 1, false, true}),
+       adapted({2, 1, 2, "1f1b", 1, true, false, full, Sharding::weights})},
       [&](const Layout& layout, grid::Communicator& world) { return run_pairs(layout, world); });
 }
 

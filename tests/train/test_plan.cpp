@@ -71,6 +71,20 @@ constexpr const char* gated_encoder =
     "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4 model.activation=geglu "
     "model.scaled_logits=false model.head_size=10";
 
+/// Adapters of the encoder and of cross-attention, and of an encoder of images.
+constexpr const char* adapted_encoder =
+    "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4 adapter.kind=lora "
+    "adapter.dropout=0.1 "
+    "adapter.targets=attention.query,cross_attention.key_value,cross_attention.output,"
+    "feed_forward.up";
+constexpr const char* scaled_cross_attention =
+    "encoder.layers=3 encoder.sequence=27 encoder.noise=0.45 encoder.span=4 adapter.kind=dora "
+    "adapter.parts=layers adapter.targets=cross_attention.key_value,feed_forward.down";
+constexpr const char* adapted_images =
+    "model.sequence=99 vision.layers=3 vision.hidden=60 vision.heads=4 vision.image=6 "
+    "vision.patch=3 vision.images=2 adapter.kind=dora adapter.parts=vision "
+    "adapter.targets=attention.key_value,attention.output,feed_forward.up";
+
 /// Number of cases at the front that run on every layout: each has an option that no other has.
 constexpr std::size_t cases_on_every_layout = 6;
 
@@ -227,6 +241,12 @@ std::vector<PlanCase> plan_cases() {
        "adapter.kind=dora"},
       {"2bw", 1, false, true, "none", none, "adamw", Family::gpt, 3, "bf16", Offload::none,
        "adapter.kind=dora"},
+      {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::t5, 6, "fp64", Offload::none,
+       adapted_encoder},
+      {"zb-h1", 1, true, true, "none", none, "adamw", Family::t5, 6, "bf16", Offload::none,
+       scaled_cross_attention},
+      {"zb-h1", 1, true, false, "none", weights, "adamw", Family::llama, 3, "fp64", Offload::none,
+       adapted_images},
       {"1f1b", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "fp64", Offload::none,
        "optimizer.frozen=embedding,layers.0-1"},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16", Offload::none,

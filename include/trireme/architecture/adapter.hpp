@@ -19,8 +19,12 @@ inline bool has_magnitudes(const deck::AdapterConfig& adapter) {
 /// Adapter target that covers queries, keys and values with one A.
 inline constexpr const char* fused_target = "attention.query_key_value";
 
-/// Adds the adapters of [adapter] to the layer's products.
-void add_adapters(BlockDescription& layer, const deck::ModelConfig& model);
+/// Word of [adapter] parts for layer `number` of a model's chain.
+std::string_view part_of_layer(const deck::ModelConfig& model, std::int64_t number);
+
+/// Adds the adapters of [adapter] to the layer's products, if [adapter] parts names `part`.
+void add_adapters(BlockDescription& layer, const deck::AdapterConfig& adapter,
+                  std::string_view part);
 
 /// Columns of this rank's output to which `part` of the adapter adds.
 layout::Slice adapter_columns(const BlockDescription& layer, const Operation& op,

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// Trained arrays are all arrays except the arrays of [optimizer] frozen. With [adapter], they are
 /// only the adapters and the arrays of also_trained, without the arrays of frozen.
@@ -22,6 +23,11 @@ bool is_frozen(const deck::ModelConfig& model, std::string_view name);
 /// block's arrays.
 void mark_frozen(BlockDescription& part, const deck::ModelConfig& model,
                  const std::string& prefix = "");
+
+/// Factor of the learning rate of each array, in the order of Architecture::arrays, by [optimizer]
+/// rate_factors. Empty if the key is: all factors are 1.
+std::vector<double> rate_factors(const Architecture& architecture,
+                                 const deck::OptimizerConfig& optimizer);
 
 /// UsageError unless the deck's frozen and trained arrays can be trained.
 void expect_trainable(const deck::Deck& deck);

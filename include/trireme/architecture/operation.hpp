@@ -161,6 +161,7 @@ struct Operation {
   std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
   bool causal = true;       ///< for `attention`: whether a token sees no later tokens
   std::int64_t keys = 0;    ///< for `attention`: tokens of a sample that have keys
+  bool crosses = false;     ///< for `attention`: whether keys and values are rows of the source
   std::int64_t key_value_columns = 0;       ///< for `attention`: H (K + V), on all tensor ranks
   std::optional<Gelu> gelu = std::nullopt;  ///< for `activation`: GELU instead of the model's
   std::int64_t term = 0;  ///< for `cross_entropy`: number of its term in the objective's losses
@@ -290,11 +291,6 @@ struct OperationRule {
                                     bool cuts_tokens) = nullptr;
 };
 const OperationRule& rule_of(OperationKind kind);
-
-/// Whether an attention reads keys and values of the source.
-inline bool is_cross_attention(const Operation& op) {
-  return op.kind == OperationKind::attention && op.name == "cross_attention";
-}
 
 /// Number of tokens that a token attends to, on average over a sample: S/2 with a causal mask (half
 /// of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask, for S keys.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,11 +46,15 @@ struct AdapterConfig {
   AdapterScaling scaling = AdapterScaling::standard;
   double dropout = 0;                     ///< dropout of the adapters' inputs
   std::vector<std::string> targets;       ///< names of the products with adapters
+  std::vector<std::string> parts;         ///< of the model: "layers", "encoder", "vision"
   std::vector<std::string> also_trained;  ///< patterns of array names (architecture/frozen.hpp)
 
   bool present() const { return kind != AdapterKind::none; }
   bool targets_product(std::string_view product) const {
     return present() && std::ranges::find(targets, product) != targets.end();
+  }
+  bool adapts(std::string_view part) const {
+    return present() && std::ranges::find(parts, part) != parts.end();
   }
   /// Factor of a low-rank update. Hu et al. 2021, arXiv 2106.09685, section 4.1: alpha / rank;
   /// Kalajdzievski 2023, arXiv 2312.03732: alpha / √rank.
@@ -459,6 +464,14 @@ struct PrecisionConfig {
   bool operator==(const PrecisionConfig&) const = default;
 };
 
+/// A part of the model with a learning rate of its own: an entry of [optimizer] rate_factors.
+struct RateFactor {
+  double factor = 1;    ///< of the learning rate
+  std::string pattern;  ///< of the names of arrays, as in [optimizer] frozen
+};
+/// Reads "0.1 vision". Nothing if the text has another form, or the factor is not above 0.
+std::optional<RateFactor> rate_factor_of(std::string_view text);
+
 struct OptimizerConfig : rules::Settings {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 0;
@@ -471,8 +484,9 @@ struct OptimizerConfig : rules::Settings {
   RateScaling learning_rate_scaling = RateScaling::none;
   std::int64_t reference_batch = 0;  ///< resolved: batch.global by default
   Moments moments = Moments::full;
-  double clip_norm = 0;            ///< 0: no clipping
-  std::int64_t maximum_skips = 0;  ///< maximum number of consecutive skipped steps
+  double clip_norm = 0;                        ///< 0: no clipping
+  std::vector<std::string> rate_factors = {};  ///< see RateFactor
+  std::int64_t maximum_skips = 0;              ///< maximum number of consecutive skipped steps
 
   const rules::Description& rule() const { return rules::rule_of(kind); }
   bool operator==(const OptimizerConfig&) const = default;

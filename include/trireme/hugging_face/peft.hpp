@@ -22,6 +22,12 @@ inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 /// transformers' class consists of arrays without a common A.
 std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& model);
 
+/// Current name of a tensor of adapters, in whose name another version of transformers may have
+/// other names of the model's modules; "" for a module that the model does not use. Other names are
+/// returned unchanged.
+std::string adapter_name_today(const std::string& name, const Format& format,
+                               const deck::ModelConfig& model);
+
 /// Text of adapter_config.json. `base`: value of base_model_name_or_path; "": null.
 std::string adapter_config_text(const deck::ModelConfig& model, const std::string& base);
 

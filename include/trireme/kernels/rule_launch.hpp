@@ -25,6 +25,12 @@ KOKKOS_FORCEINLINE_FUNCTION rules::Step step_of(const double* control, double le
   return step;
 }
 
+/// The learning rate of an array. `rates`: factors of the arrays, or null: 1.
+KOKKOS_FORCEINLINE_FUNCTION double rate_of(double learning_rate, const double* rates,
+                                           std::int64_t array) {
+  return rates != nullptr ? learning_rate * rates[array] : learning_rate;
+}
+
 /// Calls use(std::type_identity<Pass>{}) for a pass of a rule.
 template <class Use>
 void visit_pass(OptimizerKind kind, int number, const Use& use) {

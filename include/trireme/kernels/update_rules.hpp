@@ -42,6 +42,7 @@ struct UpdateStep {
   /// of the global array has a word of its own: the lower half for the first state array, the
   /// upper half for the second.
   RandomKey rounding;
+  View1<const double> rates = {};  // [arrays] factor of the learning rate, or empty: 1
 };
 
 /// A pass over elements. `number`: see rules::Pass.

@@ -81,6 +81,7 @@ class ProductAdapter {
 
   const Parameters<P>& parameters_;
   const TensorAxis& axis_;
+  std::int64_t source_rows_;  ///< rows of a sample's sources, if the input has these; else 0
   std::int64_t rank_;
   std::int64_t rows_;  ///< number of rows of all A
   double factor_;

@@ -232,6 +232,7 @@ class Optimizer {
   View1<double> control_;                        // [control_size]
   View1<double> trust_sums_;                     // [norms · arrays · tensor ranks] like sums_
   View1<double> factors_;        // [arrays] factors of updates; empty if the rule has none
+  View1<double> rates_;          // [arrays] factors of the learning rate; empty: 1
   View1<double> elements_;       // [arrays] numbers of elements; empty if the rule has no norms
   kernels::UpdateRanges parts_;  ///< blocks of the state, updated by one launch
   kernels::UpdateRanges matrix_parts_;   ///< blocks of matrices, which are not in parts_

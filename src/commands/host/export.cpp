@@ -107,8 +107,6 @@ bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   check_usage(!options.merge || adapter.present(),
               "--merge: the checkpoint has no adapters; leave ", "it out");
   if (!adapter.present() || options.merge) return false;
-  check_usage(!deck.config.model.vision.present(), deck.cite("vision", "layers"),
-              ": PEFT's adapters of models that see images are not supported; give --merge");
   check_usage(adapter.also_trained.empty(), deck.cite("adapter", "also_trained"),
               " names weights that files of adapters do not hold; give --merge");
   check_usage(options.shard_size.empty(), "--shard-size does not apply to adapters; leave it out, ",

@@ -156,8 +156,6 @@ void run(const ImportOptions& options) {
     config.model.experts.every = experts.every;
   }
   hugging_face::expect_same_model(config, deck);
-  check_usage(options.adapter.empty() || !images, "--adapter ", options.adapter,
-              ": PEFT's adapters of models that see images are not supported; leave it out");
   expect_no_checkpoints(deck);
   std::optional<hugging_face::SafetensorsFile> adapter;
   std::vector<std::string> different = hugging_face::differences(config, deck);
