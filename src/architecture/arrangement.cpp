@@ -18,8 +18,7 @@ constexpr int ends_window = 0;
 Division division_of(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
   const bool one_pass =
-      p.pipeline == 1 && config.micro_batches() == 1 &&
-      (p.schedule == ScheduleKind::one_forward_one_backward || p.schedule == ScheduleKind::gpipe);
+      p.pipeline == 1 && config.micro_batches() == 1 && schedule::traits_of(p.schedule).is_plain;
   return {p.divides_weights(),
           p.divides_gradients() && one_pass && config.model.shared_layers == 0};
 }

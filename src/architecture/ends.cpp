@@ -80,8 +80,7 @@ class EndBuilder : public Builder {
     Operation op{OperationKind::patches, "vision.patch", {pixels}, memory};
     op.scratch = {work};
     op.arrays = {matrix(op.name, {v.hidden, 3, v.patch, v.patch}, -1)};
-    if (v.has_patch_bias())
-      op.arrays.push_back(vector(op.name + "_bias", {v.hidden}, -1));
+    if (v.has_patch_bias()) op.arrays.push_back(vector(op.name + "_bias", {v.hidden}, -1));
     add(std::move(op));
     look_up("vision.position", memory, memory, matrix("vision.position", {v.rows(), v.hidden}, -1));
     if (!v.has_class_token()) return;
@@ -313,7 +312,7 @@ BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
 
 HeadGradient head_gradient(const deck::ParallelConfig& p) {
   const bool shared = p.shares_vocabulary();
-  if (!shared && (p.schedule != ScheduleKind::gpipe || p.pipeline == 1))
+  if (!shared && (!schedule::traits_of(p.schedule).forward_first || p.pipeline == 1))
     return HeadGradient::with_losses;
   const bool chosen = p.recompute == Recompute::automatic &&
                       std::ranges::find(p.recomputed, logits_name) != p.recomputed.end();

@@ -38,12 +38,6 @@ EnumWords enum_words(Gelu) {
   return all;
 }
 
-EnumWords enum_words(ScheduleKind) {
-  static constexpr auto all = words_of<ScheduleKind>(
-      "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half", "v-min", "2bw", "auto", "file");
-  return all;
-}
-
 EnumWords enum_words(StagePlacement) {
   static constexpr auto all = words_of<StagePlacement>("auto", "round_robin", "v");
   return all;

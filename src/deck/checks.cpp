@@ -332,9 +332,13 @@ class CrossCheck {
     if (valid({"parallel.layout"}) && p.layout == LayoutMode::automatic)
       excludes("parallel", "layout", "layout = \"given\"");
     if (!valid({"parallel.pipeline", "parallel.schedule"}) || !p.shares_vocabulary()) return;
-    const bool possible = p.schedule == ScheduleKind::one_forward_one_backward ||
-                          p.schedule == ScheduleKind::gpipe || p.schedule == ScheduleKind::zb_h1;
-    if (!possible) excludes("parallel", "schedule", "schedule = \"1f1b\", \"gpipe\" or \"zb-h1\"");
+    const auto possible = [](const schedule::Schedule& s) {
+      return s.generate != nullptr && s.most_chunks == 1 &&
+             !schedule::traits_of(s.kind).overlaps_steps;
+    };
+    if (!possible(schedule::schedule_of(p.schedule)))
+      excludes("parallel", "schedule",
+               "schedule = " + schedule::schedule_words(possible, " or ", "\""));
     if (valid({"parallel.context"}) && p.context > 1)
       excludes("parallel", "context", "context = 1");
     if (valid({"model.family"}) && deck_.config.model.predicts_masked_tokens())
@@ -458,22 +462,22 @@ class CrossCheck {
     if (chosen && p.placement != StagePlacement::automatic)
       report(deck_.cite("parallel", "placement"), " cannot be combined with ",
              deck_.cite("parallel", "layout"), "; leave placement out");
-    const bool is_fixed = p.schedule == ScheduleKind::file || p.schedule == ScheduleKind::automatic;
-    if (chosen && is_fixed) return;  // layout() reports it
+    if (chosen && (p.reads_program() || p.searches_program())) return;  // layout() reports it
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
-    const bool file = p.schedule == ScheduleKind::file;
-    if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
-      report(deck_.cite("parallel", "schedule"), " needs 2 chunks or more, not ",
-             deck_.cite("parallel", "chunks"), "; choose chunks = 2, or schedule = \"1f1b\"");
-    const bool v = is_v_schedule(p.schedule);
-    if (v && p.chunks != 2)
-      report(deck_.cite("parallel", "schedule"), " has 2 chunks, not ",
+    const bool file = p.reads_program();
+    const bool searched = p.searches_program();
+    const schedule::Schedule& row = schedule::schedule_of(p.schedule);
+    const auto any_chunks = [](const schedule::Schedule& s) { return !s.has_fixed_chunks(); };
+    if (!row.accepts(p.chunks) && any_chunks(row))
+      report(deck_.cite("parallel", "schedule"), " needs ", row.least_chunks,
+             " chunks or more, not ", deck_.cite("parallel", "chunks"),
+             "; choose chunks = ", row.least_chunks, ", or schedule = \"1f1b\"");
+    else if (!row.accepts(p.chunks) && row.least_chunks > 1)
+      report(deck_.cite("parallel", "schedule"), " has ", row.least_chunks, " chunks, not ",
              deck_.cite("parallel", "chunks"), "; leave chunks out");
-    const bool searched = p.schedule == ScheduleKind::automatic;
-    if (p.schedule != ScheduleKind::interleaved && !file && !searched && !v && p.chunks != 1)
-      report(deck_.cite("parallel", "chunks"),
-             " applies to the schedules interleaved, auto and file, not to ",
-             deck_.cite("parallel", "schedule"),
+    else if (!row.accepts(p.chunks))
+      report(deck_.cite("parallel", "chunks"), " applies to the schedules ",
+             schedule::schedule_words(any_chunks), ", not to ", deck_.cite("parallel", "schedule"),
              "; choose schedule = \"interleaved\", or chunks = 1");
     if (file == p.program.empty())
       report(deck_.cite("parallel", "schedule"),
@@ -481,7 +485,7 @@ class CrossCheck {
              file ? " names none; set program to the path of a program file"
                   : "; choose schedule = \"file\", or leave program out");
     const bool by_schedule =
-        p.placement == StagePlacement::automatic || (p.placement == StagePlacement::v) == v;
+        p.placement == StagePlacement::automatic || p.placement == row.placement;
     if (valid({"parallel.placement"}) && !file && !searched && !by_schedule)
       report(deck_.cite("parallel", "placement"), " does not apply to ",
              deck_.cite("parallel", "schedule"),

@@ -112,9 +112,8 @@ int ParallelConfig::expert_rank(const layout::Coordinates& at) const {
 layout::StageMap ParallelConfig::stage_map() const {
   StagePlacement chosen = placement;
   if (chosen == StagePlacement::automatic) {
-    const bool searched_in_v = schedule == ScheduleKind::automatic && chunks == 2;
-    chosen =
-        is_v_schedule(schedule) || searched_in_v ? StagePlacement::v : StagePlacement::round_robin;
+    const bool searched_in_v = searches_program() && chunks == 2;
+    chosen = searched_in_v ? StagePlacement::v : schedule::schedule_of(schedule).placement;
   }
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chosen};
 }

@@ -48,10 +48,8 @@ class Possible {
     std::int64_t chunks = 1;
     if (is_fixed(deck, "parallel", "chunks"))
       chunks = c.parallel.chunks;
-    else if (is_fixed(deck, "parallel", "schedule") &&
-             (c.parallel.schedule == ScheduleKind::interleaved ||
-              is_v_schedule(c.parallel.schedule)))
-      chunks = 2;
+    else if (is_fixed(deck, "parallel", "schedule"))
+      chunks = schedule::schedule_of(c.parallel.schedule).least_chunks;
     const std::int64_t stages = std::min(stages_limit, std::max(m.all_layers(), chunks));
     pipeline_ = bounds("parallel", "pipeline", c.parallel.pipeline, stages / chunks);
   }
@@ -165,13 +163,13 @@ std::vector<std::string> layout_mistakes(const Deck& deck) {
   const BatchConfig& b = deck.config.batch;
   if (p.layout != LayoutMode::automatic) return {};
   std::vector<std::string> mistakes;
-  const bool file = p.schedule == ScheduleKind::file;
-  if (p.schedule == ScheduleKind::automatic)
+  const bool file = p.reads_program();
+  if (p.searches_program())
     mistakes.push_back(text(deck.cite("parallel", "layout"), " cannot be combined with ",
                             deck.cite("parallel", "schedule"),
                             ", because it compares named schedules; choose layout = \"given\", or "
                             "remove schedule"));
-  if (p.schedule == ScheduleKind::two_bw)
+  if (p.overlaps_steps())
     mistakes.push_back(text(deck.cite("parallel", "layout"), " cannot be combined with ",
                             deck.cite("parallel", "schedule"),
                             ", which delays gradients and so changes losses; choose layout = "

@@ -241,7 +241,7 @@ void check_passes(const Deck& deck) {
               " micro-batches are ", stages * micro_batches,
               " forward passes in a step, more than ", passes_limit,
               "; choose fewer stages, a larger micro or more data");
-  if (p.schedule == ScheduleKind::two_bw)
+  if (p.overlaps_steps())
     for (const BatchPhase& phase : BatchSchedule(b).phases()) {
       const std::int64_t count = phase.global / (b.micro * p.data);
       check_usage(count >= p.pipeline, deck.cite("parallel", "schedule"),
@@ -465,7 +465,7 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
                 ", is not a multiple of ", round_text(deck, data, round),
                 "; choose a ramp_increment of ", increments(b, round, b.ramp_increment), ", or ",
                 dividing(deck, data));
-  if (deck.config.parallel.schedule == ScheduleKind::file)
+  if (deck.config.parallel.reads_program())
     return text(deck.cite("parallel", "schedule"), " runs one program for one size of the global ",
                 "batch, but the deck has ", cite(deck, "ramp_start"),
                 "; remove ramp_start, or choose another schedule");

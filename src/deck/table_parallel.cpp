@@ -1,6 +1,7 @@
 // The keys of [parallel] and [local].
 #include <trireme/deck/entry.hpp>
 
+#include <trireme/base/text.hpp>
 #include <trireme/deck/checks.hpp>
 
 namespace trireme::deck {
@@ -96,15 +97,25 @@ void parallel_keys(std::vector<Entry>& out) {
               "order of the micro-batches' forward and backward passes; auto searches for the "
               "fastest order; 2bw does not wait between steps, and its gradients are one step late")
       .otherwise(Str("1f1b"));
-  parallel
-      .integer(
-          "chunks", &ParallelConfig::chunks,
-          "stages per pipeline rank: 2 or more with interleaved, any number with auto and file, "
-          "2 with zb-v, v-half and v-min, otherwise 1")
+  using schedule::Schedule;
+  const auto two_with = [](const Schedule& s) { return s.default_chunks() == 2; };
+  const std::string by_default =
+      text("2 with ", schedule::schedule_words(two_with), ", otherwise 1");
+  const auto from_two = [](const Schedule& s) {
+    return !s.has_fixed_chunks() && s.least_chunks == 2;
+  };
+  const auto any = [](const Schedule& s) { return !s.has_fixed_chunks() && s.least_chunks == 1; };
+  const std::string chunks =
+      text("stages per pipeline rank: 2 or more with ", schedule::schedule_words(from_two),
+           ", any number with ", schedule::schedule_words(any), ", ", by_default);
+  parallel.integer("chunks", &ParallelConfig::chunks, chunks.c_str())
       .at_least(1)
       .at_most(65536)
-      .derive([](Config& c) { c.parallel.chunks = is_v_schedule(c.parallel.schedule) ? 2 : 1; },
-              "2 with zb-v, v-half and v-min, otherwise 1");
+      .derive(
+          [](Config& c) {
+            c.parallel.chunks = schedule::schedule_of(c.parallel.schedule).default_chunks();
+          },
+          by_default.c_str());
   parallel
       .integers("partition", &ParallelConfig::partition,
                 "layers of each stage, first stage first, such as [9, 8, 8, 7]; [] means stages "

@@ -3,6 +3,8 @@
 #include <trireme/plan/gather_time.hpp>
 
 #include <trireme/plan/choices.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/schedule/repetition.hpp>
 
 #include <algorithm>
 
@@ -196,21 +198,21 @@ class Gathers {
 
 }  // namespace
 
-/// With P pipeline ranks, 1f1b begins with P − rank − 1 forward passes and ends with as many
-/// backward passes. In between, each pass begins at the layers where the previous pass ended. With
-/// three layers, a repeated pass still finds the second layer in its window, which counts as half
-/// of a refill.
+/// A pass in the other direction begins at the layers where the previous pass ended; a pass in the
+/// same direction finds none of its layers. With three layers, such a pass still finds the second
+/// layer in its window, which counts as half of a refill.
 Refills refills_of(const deck::ParallelConfig& p, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches) {
   if (layers <= windows) return {1.0 / static_cast<double>(p.chunks), 0};
   const auto m = static_cast<double>(micro_batches);
   if (p.chunks > 1) return {m, m};
   const double share = layers == windows + 1 ? 0.5 : 1;
-  const double repeated =
-      share * (p.schedule == ScheduleKind::gpipe
-                   ? m - 1
-                   : static_cast<double>(std::min(micro_batches, p.pipeline - rank) - 1));
-  return {1 + repeated, repeated};
+  const schedule::ProgramLayout layout = passes_of(p, micro_batches);
+  const auto kind = estimated_schedule(p.schedule, layout);
+  if (!kind) return {m, m};
+  const schedule::RowCounts& row =
+      schedule::row_counts(*kind, layout)[static_cast<std::size_t>(rank)];
+  return {1 + share * row.forward_again, share * row.backward_again};
 }
 
 void add_gathers(StepCosts& costs, const deck::Config& config,

@@ -40,13 +40,8 @@ std::string listed(const std::vector<std::string>& mistakes) {
 }
 
 schedule::ProgramLayout layout_of(const deck::Config& config, std::int64_t global) {
-  const deck::ParallelConfig& p = config.parallel;
-  schedule::ProgramLayout layout;
-  layout.ranks = static_cast<int>(p.pipeline);
-  layout.micro_batches = static_cast<int>(config.micro_batches(global));
-  layout.chunks = static_cast<int>(p.chunks);
-  layout.placement = p.stage_map().placement;
-  layout.shares_vocabulary = p.shares_vocabulary();
+  schedule::ProgramLayout layout = passes_of(config.parallel, config.micro_batches(global));
+  layout.shares_vocabulary = config.parallel.shares_vocabulary();
   return layout;
 }
 
@@ -61,10 +56,12 @@ schedule::Program named_program(const deck::Config& config, const schedule::Prog
   return program;
 }
 
-/// With a shared vocabulary, transfers are ordered by FLOPs, as the passes are.
+/// Transfers by ordered groups are ordered by FLOPs, which all ranks know alike.
 schedule::LowerOptions lowering(const deck::Config& config, const Machine& machine) {
-  schedule::LowerOptions options{config.model.tied_embeddings, transport(config.parallel, machine)};
-  if (config.parallel.shares_vocabulary()) options.cost = flops_of(config);
+  schedule::LowerOptions options{
+      config.model.tied_embeddings, transport(config.parallel, machine), {}};
+  if (options.transport == schedule::Transport::ordered_groups && config.parallel.pipeline > 1)
+    options.cost = flops_of(config);
   return options;
 }
 
@@ -72,9 +69,8 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
                              const Machine& machine) {
   const deck::ParallelConfig& p = config.parallel;
   const schedule::ProgramLayout layout = layout_of(config, global);
-  if (p.schedule == ScheduleKind::automatic)
-    return fastest_program(config, layout, machine).program;
-  const bool by_hand = p.schedule == ScheduleKind::file;
+  if (p.searches_program()) return fastest_program(config, layout, machine).program;
+  const bool by_hand = p.reads_program();
   schedule::Program program =
       by_hand ? program_of_file(p.program, layout) : named_program(config, layout);
   for (const auto& row : program.ranks)
@@ -92,6 +88,23 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
 }
 
 }  // namespace
+
+schedule::ProgramLayout passes_of(const deck::ParallelConfig& p, std::int64_t micro_batches) {
+  schedule::ProgramLayout layout;
+  layout.ranks = static_cast<int>(p.pipeline);
+  layout.micro_batches = static_cast<int>(micro_batches);
+  layout.chunks = static_cast<int>(p.chunks);
+  layout.placement = p.stage_map().placement;
+  return layout;
+}
+
+std::optional<ScheduleKind> estimated_schedule(ScheduleKind kind,
+                                               const schedule::ProgramLayout& layout) {
+  if (schedule::schedule_of(kind).generate != nullptr) return kind;
+  for (const schedule::Schedule& s : schedule::schedules())
+    if (s.compared && s.accepts(layout.chunks) && s.placement == layout.placement) return s.kind;
+  return std::nullopt;
+}
 
 schedule::Program generated_program(const deck::Config& config, const Machine& machine) {
   schedule::Program program = named_program(config, layout_of(config, config.batch.global));
@@ -258,13 +271,9 @@ class SlotLimit {
 
  private:
   std::vector<Bytes> bytes_with(int slots) const {
-    const bool in_v = layout_.placement == StagePlacement::v && layout_.chunks == 2;
-    const ScheduleKind like = in_v                 ? ScheduleKind::zb_v
-                              : layout_.chunks > 1 ? ScheduleKind::interleaved
-                                                   : ScheduleKind::zb_h1;
     std::vector<schedule::Needs> needs;
     for (Rank r = 0; r < layout_.ranks; ++r) {
-      needs.push_back(schedule::expected_needs(like, layout_, r));
+      needs.push_back(schedule::buffers_needed(layout_, r));
       needs.back().slots = slots;
       needs.back().split_backward = true;
     }
@@ -305,7 +314,7 @@ schedule::FoundProgram fastest_program(const deck::Config& config, const Program
   const Architecture a = architecture::describe(config.model);
   const schedule::Cost cost = pass_costs(config, a, layout);
   const schedule::LowerOptions lowering{config.model.tied_embeddings,
-                                        transport(config.parallel, machine)};
+                                        transport(config.parallel, machine), cost};
   const SlotLimit limit(config, a, layout, machine);
   std::vector<int> slots = limit.slots();
   schedule::FoundProgram found;

@@ -131,7 +131,7 @@ class LayoutSearch {
       return !is_larger(e) && e.layout.shard < layout.shard;
     };
     if (layout.shard > Sharding::optimizer && std::ranges::any_of(alike(), costs_less)) return;
-    c.estimate = estimated_seconds(config_, times_.costs(config_));
+    c.estimate = least_seconds(config_, times_.costs(config_));
     for (const Estimated& e : alike())
       if (!is_larger(e) && e.seconds <= c.estimate) return;
     const auto is_worse = [&](const Estimated& e) {
@@ -175,14 +175,39 @@ class LayoutSearch {
     return join(ways, ", ");
   }
 
+  /// `seconds` is a lower bound until estimate_best().
   struct Estimated {
     Layout layout;
     Seconds seconds;
     Bytes bytes;
   };
 
+  /// Replaces the bounds of layouts by estimates, and removes the layouts that can neither be among
+  /// the best nor on the Pareto front.
+  void estimate_best() {
+    std::ranges::stable_sort(estimated_, {},
+                             [](const Estimated& e) { return std::tuple(e.seconds, e.bytes); });
+    std::vector<Estimated> kept, front;
+    std::vector<Seconds> best;  // ascending
+    for (Estimated& e : estimated_) {
+      const auto dominates = [&e](const Estimated& other) {
+        return other.bytes <= e.bytes && other.seconds <= e.seconds;
+      };
+      const bool may_be_best = best.size() < options_.best || e.seconds < best[options_.best - 1];
+      const bool may_be_in_front = options_.of_front > 0 && std::ranges::none_of(front, dominates);
+      if (!may_be_best && !may_be_in_front) continue;
+      e.layout.set(config_);
+      e.seconds = played_.seconds(config_, times_.costs(config_));
+      kept.push_back(e);
+      best.insert(std::ranges::upper_bound(best, e.seconds), e.seconds);
+      if (std::ranges::none_of(front, dominates)) front.push_back(e);
+    }
+    estimated_ = std::move(kept);
+  }
+
   /// The layouts to simulate: the layouts with the best times, and layouts of the Pareto front.
   std::vector<Candidate> chosen() {
+    estimate_best();
     std::ranges::stable_sort(estimated_, {},
                              [](const Estimated& e) { return std::tuple(e.seconds, e.bytes); });
     std::vector<Candidate> all, front;
@@ -206,7 +231,7 @@ class LayoutSearch {
   }
 
   void simulate_best() {
-    using Key = std::tuple<ScheduleKind, std::int64_t, std::int64_t, std::int64_t>;
+    using Key = std::tuple<decltype(Layout::schedule), std::int64_t, std::int64_t, std::int64_t>;
     std::map<Key, std::vector<Candidate>> groups;
     for (const Candidate& c : chosen())
       groups[{c.layout.schedule, c.layout.pipeline, c.layout.chunks,
@@ -249,6 +274,7 @@ class LayoutSearch {
   MemoryLimit limit_;
   MemoryEstimate memory_;
   TimeEstimate times_;
+  StepEstimate played_;
   KnownParts known_;
   std::vector<Estimated> estimated_;
   Layout former_;          ///< the previous layout of the space

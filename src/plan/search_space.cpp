@@ -169,24 +169,29 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   std::vector<Layout> all;
   Layout layout = axes;
   const auto by_hand = std::ssize(deck_.config.parallel.partition);
-  const auto add = [&](ScheduleKind kind, std::int64_t chunks) {
-    if (!schedule_.allows(number(kind)) || !chunks_.allows(chunks)) return;
+  const auto add = [&](const schedule::Schedule& schedule, std::int64_t chunks) {
+    if (!schedule.accepts(chunks) || !chunks_.allows(chunks)) return;
     if (by_hand > 0 && axes.pipeline * chunks != by_hand) return;
-    layout.schedule = kind;
+    layout.schedule = schedule.kind;
     layout.chunks = chunks;
     all.push_back(layout);
   };
-  const bool alone = axes.pipeline == 1 && !schedule_.fixed && !chunks_.fixed && by_hand == 0;
-  add(ScheduleKind::one_forward_one_backward, 1);
-  if (alone) return all;
-  if (schedule_.fixed) add(ScheduleKind::gpipe, 1);
+  if (axes.pipeline == 1 && !schedule_.fixed && !chunks_.fixed && by_hand == 0) {
+    add(schedule::schedule_of(deck::ParallelConfig().schedule), 1);
+    return all;
+  }
   const std::int64_t most = std::min(architecture_.model.all_layers(), deck::stages_limit);
-  if (schedule_.fixed || (axes.pipeline > 1 && 2 * axes.pipeline <= most))
-    for (const auto kind : {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
-      add(kind, 2);
-  add(ScheduleKind::zb_h1, 1);
-  for (const std::int64_t chunks : chunk_counts(axes.pipeline))
-    if (chunks > 1) add(ScheduleKind::interleaved, chunks);
+  for (const schedule::Schedule& schedule : schedule::schedules()) {
+    if (schedule.generate == nullptr || schedule::traits_of(schedule.kind).overlaps_steps) continue;
+    if (schedule_.fixed ? !schedule_.allows(number(schedule.kind)) : !schedule.compared) continue;
+    if (schedule.has_fixed_chunks()) {
+      const std::int64_t chunks = schedule.least_chunks;
+      const bool pays = chunks == 1 || (axes.pipeline > 1 && chunks * axes.pipeline <= most);
+      if (schedule_.fixed || pays) add(schedule, chunks);
+      continue;
+    }
+    for (const std::int64_t chunks : chunk_counts(axes.pipeline)) add(schedule, chunks);
+  }
   return all;
 }
 

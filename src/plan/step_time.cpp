@@ -1,14 +1,15 @@
-// Time of a step from the costs of its instructions: by a formula, or by simulation of the program.
+// Time of a step from the costs of its instructions, by simulation of few micro-batches or of the
+// whole program.
 #include <trireme/plan/step_time.hpp>
 
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
+#include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/overlap.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace trireme::plan {
@@ -86,75 +87,64 @@ Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vecto
   return sums + costs.norm + update;
 }
 
-/// Time of the passes of m micro-batches with 1f1b on p ranks. The first micro-batch passes all
-/// ranks and returns. Rank r keeps p − r micro-batches in flight, which take as long as one
-/// micro-batch through ranks r to p − 1, or as the slowest rank needs for p − r micro-batches.
-Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWork>& ranks,
-                            const StepCosts& costs) {
-  Seconds loop = 0, delay = 0;
-  double flying = 0;
-  for (std::size_t r = ranks.size(); r-- > 0;) {
-    flying += 1;
-    loop += ranks[r].all() + (1 - costs.waiting) * ranks[r].messages;
-    const double rounds = std::floor((m - 1) / flying);
-    const double further = m - 1 - rounds * flying;
-    delay = std::max(delay, rounds * std::max(loop, flying * longest) + further * longest);
-  }
-  return loop + delay;
+/// End of a step, given the end of the passes of each rank: sums of gradients, norm and update.
+Seconds with_update(std::vector<Seconds> ends, const layout::StageMap& map,
+                    const std::vector<RankWork>& ranks, const StepCosts& costs) {
+  for (std::size_t r = 0; r < ends.size(); ++r) ends[r] += ranks[r].reductions;
+  Seconds& first = ends[static_cast<std::size_t>(map.rank_of(0))];
+  Seconds& last = ends[static_cast<std::size_t>(map.rank_of(map.last_stage()))];
+  first = last = std::max(first, last) + costs.tied;
+  Seconds update = 0;
+  for (std::size_t r = 0; r < ends.size(); ++r)
+    update = std::max(update, costs.updates[r] + costs.gathers[r]);
+  return std::ranges::max(ends) + costs.norm + update;
 }
 
-/// Time of the passes of m micro-batches: the work of the slowest rank, and the time that the
-/// schedule leaves it idle.
-Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
-                     const StepCosts& costs) {
-  Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,
-          first = -ranks.back().forward;
-  for (const RankWork& rank : ranks) {
-    longest = std::max(longest, rank.all());
-    forward = std::max(forward, rank.forward);
-    backward = std::max(backward, rank.backward);
-    loop += rank.all() + (1 - costs.waiting) * rank.messages;
-    weights += rank.weight;
-    first += rank.forward;
-    hops += rank.messages;
-  }
-  const auto ranks_number = static_cast<double>(p.pipeline);
-  const auto chunks = static_cast<double>(p.chunks);
-  switch (p.schedule) {
-    case ScheduleKind::two_bw:
-      return m * longest;
-    case ScheduleKind::gpipe:
-      return loop + (m - 1) * (forward + backward);
-    case ScheduleKind::one_forward_one_backward:
-    case ScheduleKind::automatic:
-    case ScheduleKind::file:
-      return alternating_seconds(m, longest, ranks, costs);
-    case ScheduleKind::interleaved: {
-      if (m <= ranks_number) return loop + (m - 1) * longest / chunks;
-      // If the number of ranks does not divide m, the last round of micro-batches is incomplete,
-      // but takes as long as a complete round in all chunks but the last.
-      const double missing = std::ceil(m / ranks_number) * ranks_number - m;
-      return m * longest + (loop - longest) / chunks +
-             missing * (chunks - 1) / chunks * std::max(forward, backward);
-    }
-    case ScheduleKind::zb_h1: {
-      // Available weight gradients fill a part of the wait for other ranks. The wait is at least
-      // the time until the last rank has its first input.
-      const double moved = (ranks_number - 1 + std::min(m - 1, ranks_number - 1)) / ranks_number;
-      return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
-    }
-    // `alone`: time of a single micro-batch, which waits for no weight half but the last. With
-    // v-min, the slowest rank waits for the rest of this time; with zb-v, until the last rank has
-    // its first input.
-    case ScheduleKind::zb_v:
-    case ScheduleKind::v_half:
-    case ScheduleKind::v_min: {
-      const Seconds alone = loop - weights + ranks.front().weight / chunks;
-      Seconds wait = first / chunks + hops / 4;
-      if (p.schedule == ScheduleKind::v_half) wait = (loop - longest * 4 / 3) / 2;
-      if (p.schedule == ScheduleKind::v_min) wait = alone - longest;
-      return std::max(alone, m * longest + std::max(0.0, wait));
-    }
+Seconds seconds_of(const StepCosts& costs, const schedule::Instr& i) {
+  using schedule::Op;
+  const auto s = static_cast<std::size_t>(i.stage);
+  switch (i.op) {
+    case Op::forward:
+    case Op::evaluate:
+      return costs.stages[s].forward.total();
+    case Op::backward:
+      return costs.stages[s].backward.total();
+    case Op::backward_input:
+      return costs.stages[s].backward_input.total();
+    case Op::backward_weight:
+      return costs.stages[s].backward_weight.total();
+    case Op::logits:
+      return costs.logits.total();
+    case Op::evaluate_logits:
+      return costs.logits.total() / 2;
+    case Op::logits_gradient:
+      return costs.logits_gradient.total();
+    case Op::look_up:
+    case Op::combine_logits:
+    case Op::look_up_gradient:
+      return 0;
+    case Op::share_output:
+    case Op::share_gradient:
+      return costs.shared;
+    case Op::send_activation:
+      return costs.waiting * costs.activations[s];
+    case Op::send_gradient:
+      return costs.waiting * costs.gradients[s];
+    case Op::receive_activation:
+      return costs.activations[s - 1];
+    case Op::receive_gradient:
+      return costs.gradients[s + 1];
+    case Op::reduce_gradients:
+      return costs.reductions[s];
+    case Op::reduce_tied:
+      return costs.tied;
+    case Op::gradient_norm:
+      return costs.norm;
+    case Op::optimizer_step:
+      return costs.updates[s] + costs.gathers[s];
+    case Op::begin_tied:
+    case Op::begin_norm:
+      break;
   }
   return 0;
 }
@@ -168,67 +158,62 @@ bool splits_backward(const schedule::Program& program) {
 }  // namespace
 
 schedule::Cost cost_of(StepCosts costs) {
-  return [costs = std::move(costs)](const schedule::Instr& i) -> Seconds {
-    using schedule::Op;
-    const auto s = static_cast<std::size_t>(i.stage);
-    switch (i.op) {
-      case Op::forward:
-      case Op::evaluate:
-        return costs.stages[s].forward.total();
-      case Op::backward:
-        return costs.stages[s].backward.total();
-      case Op::backward_input:
-        return costs.stages[s].backward_input.total();
-      case Op::backward_weight:
-        return costs.stages[s].backward_weight.total();
-      case Op::logits:
-        return costs.logits.total();
-      case Op::evaluate_logits:
-        return costs.logits.total() / 2;
-      case Op::logits_gradient:
-        return costs.logits_gradient.total();
-      case Op::look_up:
-      case Op::combine_logits:
-      case Op::look_up_gradient:
-        return 0;
-      case Op::share_output:
-      case Op::share_gradient:
-        return costs.shared;
-      case Op::send_activation:
-        return costs.waiting * costs.activations[s];
-      case Op::send_gradient:
-        return costs.waiting * costs.gradients[s];
-      case Op::receive_activation:
-        return costs.activations[s - 1];
-      case Op::receive_gradient:
-        return costs.gradients[s + 1];
-      case Op::reduce_gradients:
-        return costs.reductions[s];
-      case Op::reduce_tied:
-        return costs.tied;
-      case Op::gradient_norm:
-        return costs.norm;
-      case Op::optimizer_step:
-        return costs.updates[s] + costs.gathers[s];
-      case Op::begin_tied:
-      case Op::begin_norm:
-        break;
-    }
-    return 0;
-  };
+  return [costs = std::move(costs)](const schedule::Instr& i) { return seconds_of(costs, i); };
 }
 
 std::string_view name_of(Cause cause) {
   return cause_names[static_cast<std::size_t>(cause)];
 }
 
-Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
+Seconds least_seconds(const deck::Config& config, const StepCosts& costs) {
   const deck::ParallelConfig& p = config.parallel;
   const auto m = static_cast<double>(config.micro_batches());
-  const bool split = p.splits_backward();
-  const std::vector<RankWork> ranks = work_of_ranks(p, split, costs);
-  return std::max(pass_seconds(p, m, ranks, costs), shared_work(ranks, m, costs)) +
-         tail_seconds(p, split, ranks, costs);
+  const std::vector<RankWork> ranks = work_of_ranks(p, p.splits_backward(), costs);
+  const Seconds shared =
+      shared_work(ranks, m, costs) + tail_seconds(p, p.splits_backward(), ranks, costs);
+  const layout::StageMap map = p.stage_map();
+  std::vector<Seconds> ends(ranks.size());
+  const Seconds weight =
+      p.splits_backward() ? costs.stages.front().backward_weight.total() : Seconds{0};
+  Seconds there = 0, back = 0;  // of one micro-batch, between the first stages of ranks 0 and r
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (p.overlaps_steps()) there = back = 0;
+    const RankWork& rank = ranks[r];
+    ends[r] = std::max(ends[r], there + m * rank.all());
+    // The rank's last gradient leaves before the start of its send has ended.
+    const Seconds work = m * (rank.all() - rank.weight) - costs.waiting * costs.gradients[r];
+    ends[0] = std::max(ends[0], there + work + back + weight);
+    const BlockTime& stage = costs.stages[r];
+    const PassTime& backward = p.splits_backward() ? stage.backward_input : stage.backward;
+    there += stage.forward.total() + costs.activations[r];
+    if (r + 1 < ranks.size()) back += backward.total() + costs.gradients[r + 1];
+  }
+  return std::max(shared, with_update(std::move(ends), map, ranks, costs));
+}
+
+Seconds StepEstimate::seconds(const deck::Config& config, const StepCosts& costs) {
+  const deck::ParallelConfig& p = config.parallel;
+  const Seconds least = least_seconds(config, costs);
+  const schedule::ProgramLayout layout = passes_of(p, config.micro_batches());
+  const auto kind = estimated_schedule(p.schedule, layout);
+  if (!kind) return least;
+  const auto [found, is_new] = known_.try_emplace(
+      {*kind, layout.ranks, layout.micro_batches, layout.chunks, layout.placement}, *kind, layout);
+  // Passes of a shared vocabulary, on each rank once for all chunks.
+  const auto chunks = static_cast<double>(p.chunks);
+  const Seconds forward = costs.logits.total() / chunks;
+  const Seconds backward = costs.logits_gradient.total() / chunks;
+  const std::vector<Seconds> ends = found->second.ends([&](const schedule::Instr& i) {
+    using schedule::Op;
+    const bool adds_gradient = i.op == Op::backward || i.op == Op::backward_weight;
+    return seconds_of(costs, i) + (i.op == Op::forward ? forward : adds_gradient ? backward : 0);
+  });
+  return std::max(
+      least, with_update(ends, p.stage_map(), work_of_ranks(p, p.splits_backward(), costs), costs));
+}
+
+Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
+  return StepEstimate().seconds(config, costs);
 }
 
 StepTime simulated_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,

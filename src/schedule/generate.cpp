@@ -103,27 +103,12 @@ Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   return row;
 }
 
-Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
-  const int m = layout.micro_batches;
-  switch (kind) {
-    case ScheduleKind::gpipe:
-      return alternating_row(rank, m, m);
-    case ScheduleKind::one_forward_one_backward:
-      return alternating_row(rank, m, warmup_of(rank, layout, 2));
-    case ScheduleKind::interleaved:
-      return interleaved_row(rank, layout);
-    case ScheduleKind::zb_h1:
-      return zero_bubble_row(rank, layout);
-    case ScheduleKind::zb_v:
-    case ScheduleKind::v_half:
-    case ScheduleKind::v_min:
-    case ScheduleKind::two_bw:
-    case ScheduleKind::automatic:
-    case ScheduleKind::file:
-      break;
-  }
-  check(false, "schedule ", name_of(kind), " is not a named one");
-  return {};
+/// The program with the row that `row_of` gives for each rank.
+template <class RowOf>
+Program of_rows(const ProgramLayout& layout, const RowOf& row_of) {
+  Program program{layout, {}};
+  for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(r));
+  return program;
 }
 
 /// Passes in the order in which they can begin, if a micro-batch starts every `chunks` units.
@@ -146,15 +131,36 @@ void check_layout(const ProgramLayout& layout) {
 
 Program generate(ScheduleKind kind, const ProgramLayout& layout) {
   check_layout(layout);
-  if (is_v_schedule(kind)) return generate_v(kind, layout);
-  check((kind == ScheduleKind::interleaved) == (layout.chunks >= 2), "schedule ", name_of(kind),
-        " with ", layout.chunks, " chunks; interleaved needs 2 or more, every other schedule 1");
-  check(layout.placement == StagePlacement::round_robin, "schedule ", name_of(kind),
-        " does not place its stages in a V");
-  if (kind == ScheduleKind::two_bw) return generate_overlapped(layout);
-  Program program{layout, {}};
-  for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(kind, r, layout));
-  return program;
+  const Schedule& schedule = schedule_of(kind);
+  check(schedule.generate != nullptr, "schedule ", schedule.word, " is not a named one");
+  check(schedule.accepts(layout.chunks), "schedule ", schedule.word, " with ", layout.chunks,
+        " chunks; expected ", schedule.least_chunks, schedule.has_fixed_chunks() ? "" : " or more");
+  check(layout.placement == schedule.placement, "schedule ", schedule.word,
+        " does not place its stages as ", name_of(layout.placement));
+  return schedule.generate(layout);
+}
+
+Program gpipe_program(const ProgramLayout& layout) {
+  const int m = layout.micro_batches;
+  return of_rows(layout, [m](Rank r) { return alternating_row(r, m, m); });
+}
+
+Program alternating_program(const ProgramLayout& layout) {
+  return of_rows(layout, [&](Rank r) {
+    return alternating_row(r, layout.micro_batches, warmup_of(r, layout, 2));
+  });
+}
+
+Program interleaved_program(const ProgramLayout& layout) {
+  return of_rows(layout, [&](Rank r) { return interleaved_row(r, layout); });
+}
+
+Program zb_h1_program(const ProgramLayout& layout) {
+  return of_rows(layout, [&](Rank r) { return zero_bubble_row(r, layout); });
+}
+
+Program two_bw_program(const ProgramLayout& layout) {
+  return generate_overlapped(layout);
 }
 
 Program generate_evaluation(const ProgramLayout& layout) {
@@ -191,12 +197,6 @@ struct Block {
   int up;
   std::array<int, 3> turns{1, 1, 1};  ///< forward down → up, up → input halves down, down → up
 };
-
-Block block_of(ScheduleKind kind, int ranks) {
-  if (kind == ScheduleKind::zb_v) return {1, 5};
-  if (kind == ScheduleKind::v_half) return {1, 2, {ranks % 2 == 0 ? 3 : 1, 1, 1}};
-  return ranks % 3 == 0 ? Block{1, 1, {3, 1, 3}} : Block{1, 1};
-}
 
 /// Forward passes and input halves of a rank in the order of the repeated block.
 Row passes_of(Rank rank, const Block& block, const ProgramLayout& layout) {
@@ -300,20 +300,27 @@ class Filler {
   std::vector<int> end_;  ///< end of each forward pass and input half
 };
 
-}  // namespace
-
-int v_slots(ScheduleKind kind, int ranks) {
-  if (kind == ScheduleKind::zb_v) return 2 * ranks;
-  return kind == ScheduleKind::v_half ? 2 * ((ranks + 2) / 2) : 2 * ((ranks + 4) / 3);
+/// The program that repeats the block, with at most `slots` saved forward passes on a rank.
+Program repeated(const Block& block, int slots, const ProgramLayout& layout) {
+  std::vector<Row> passes;
+  for (Rank r = 0; r < layout.ranks; ++r) passes.push_back(passes_of(r, block, layout));
+  return Filler(layout, std::move(passes), slots).run();
 }
 
-Program generate_v(ScheduleKind kind, const ProgramLayout& layout) {
-  check(is_v_schedule(kind) && layout.placement == StagePlacement::v && layout.chunks == 2,
-        "schedule ", name_of(kind), " of ", layout.chunks, " chunks is not one of 2 chunks in a V");
-  std::vector<Row> passes;
-  for (Rank r = 0; r < layout.ranks; ++r)
-    passes.push_back(passes_of(r, block_of(kind, layout.ranks), layout));
-  return Filler(layout, std::move(passes), v_slots(kind, layout.ranks)).run();
+}  // namespace
+
+Program zb_v_program(const ProgramLayout& layout) {
+  return repeated({1, 5}, 2 * layout.ranks, layout);
+}
+
+Program v_half_program(const ProgramLayout& layout) {
+  const int p = layout.ranks;
+  return repeated({1, 2, {p % 2 == 0 ? 3 : 1, 1, 1}}, 2 * ((p + 2) / 2), layout);
+}
+
+Program v_min_program(const ProgramLayout& layout) {
+  const int p = layout.ranks;
+  return repeated(p % 3 == 0 ? Block{1, 1, {3, 1, 3}} : Block{1, 1}, 2 * ((p + 4) / 3), layout);
 }
 
 // Ring attention, simulated with the work of each step, and its chart.

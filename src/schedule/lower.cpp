@@ -5,9 +5,12 @@
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/overlap.hpp>
+#include <trireme/schedule/repetition.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 
 namespace trireme::schedule {
 namespace {
@@ -115,9 +118,9 @@ Program with_channels(const Program& program) {
   return out;
 }
 
-/// Adds transfers by ordered groups; by independent channels if the program cannot complete.
-Program with_groups(const Program& program, const Cost& cost) {
-  Program channels = with_channels(program);
+/// Adds transfers by ordered groups in the order of a simulation with `cost`. `channels`: the
+/// program by independent channels, which is returned if it cannot complete.
+Program ordered_by(const Cost& cost, const Program& program, const Program& channels) {
   Program whole = channels;  // passes of later steps wait for updates
   if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
   // Costs are rounded to multiples of 1/1024, so that sums of costs are exact in every order. Each
@@ -163,6 +166,54 @@ Program with_groups(const Program& program, const Cost& cost) {
       }
   }
   return out;
+}
+
+/// Time of the passes of a program by ordered groups; `never` if it cannot complete.
+Seconds span_of(Program program, const Cost& cost) {
+  program.layout.transport = Transport::ordered_groups;
+  if (program.layout.overlaps_steps()) add_overlapped_updates(program);
+  const Simulation simulation = simulate(program, cost);
+  if (!simulation.mistakes.empty()) return never;
+  return program.layout.overlaps_steps() ? steady_step(simulation.timeline).seconds
+                                         : simulation.timeline.span();
+}
+
+/// The program without the micro-batches from `count` on.
+Program first_micro_batches(const Program& program, int count) {
+  Program shorter{program.layout, {}};
+  shorter.layout.micro_batches = count;
+  for (const Row& row : program.ranks)
+    std::ranges::copy_if(row, std::back_inserter(shorter.ranks.emplace_back()),
+                         [count](const Instr& i) { return i.micro < count; });
+  return shorter;
+}
+
+/// Time of the passes by independent channels.
+Seconds ideal_span(const Program& program, const Cost& cost) {
+  if (program.layout.shares_vocabulary)
+    return simulate(with_channels(program), cost).timeline.span();
+  return std::ranges::max(PassOrder(program).times(cost).end);
+}
+
+/// Whether transfers should have the order of a simulation with `cost`: the order by unit_cost
+/// takes over 1 % longer than independent channels, and the order by `cost` takes less time. A long
+/// program is represented by fewer micro-batches.
+bool prefers(const Cost& cost, const Program& program) {
+  const ShortSteps steps(program.layout);
+  constexpr std::int64_t long_program = 1 << 12;  // passes in the same direction
+  const std::int64_t passes = std::int64_t{program.layout.stages()} * program.layout.micro_batches;
+  if (passes > long_program && steps.repeats > 0 && !program.layout.overlaps_steps())
+    return prefers(cost, first_micro_batches(program, steps.few));
+  const Program channels = with_channels(program);
+  const Seconds by_unit = span_of(ordered_by(unit_cost, program, channels), cost);
+  return by_unit > 1.01 * ideal_span(program, cost) &&
+         span_of(ordered_by(cost, program, channels), cost) < by_unit;
+}
+
+/// Adds transfers by ordered groups, in the better of two orders.
+Program with_groups(const Program& program, const Cost& cost) {
+  const bool by_cost = cost && program.layout.ranks > 1 && prefers(cost, program);
+  return ordered_by(by_cost ? cost : unit_cost, program, with_channels(program));
 }
 
 /// Appends reductions, norm and update to each row. Stages are reduced in the order in which their

@@ -1,9 +1,9 @@
-// Memory that a rank needs, counted from its instructions or in closed form.
+// Memory that a rank needs, counted from its instructions.
 #include <trireme/schedule/needs.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/repetition.hpp>
 
 #include <algorithm>
 
@@ -88,55 +88,8 @@ int slots_needed(const Program& program, Rank rank) {
   return needs_of_row(program, rank).slots;
 }
 
-// Closed-form needs of the named schedules, for searches that cannot generate every program.
-
-namespace {
-
-/// Number of existing micro-batches among the first `steps` forward passes (see Rounds).
-int existing(int steps, const ProgramLayout& l) {
-  const int rounds = (l.micro_batches + l.ranks - 1) / l.ranks;
-  const int whole = (rounds - 1) * l.ranks * l.chunks;
-  if (steps <= whole) return steps;
-  const int last = l.micro_batches - (rounds - 1) * l.ranks;
-  const int rest = steps - whole;
-  return whole + rest / l.ranks * last + std::min(rest % l.ranks, last);
-}
-
-/// Number of saved micro-batches. With 1f1b and interleaved, a rank keeps the micro-batches of its
-/// warm-up and the next micro-batch.
-int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
-  const int m = l.micro_batches;
-  switch (kind) {
-    case ScheduleKind::gpipe:
-      return m;
-    case ScheduleKind::one_forward_one_backward:
-    case ScheduleKind::two_bw:
-      return std::min(m, l.ranks - rank);
-    case ScheduleKind::interleaved: {
-      const int steps = (m + l.ranks - 1) / l.ranks * l.ranks * l.chunks;
-      const int warmup = (l.ranks - 1 - rank) * 2 + (l.chunks - 1) * l.ranks;
-      return existing(std::min(steps, warmup + 1), l);
-    }
-    case ScheduleKind::zb_h1:
-      return std::min(m, l.ranks);
-    case ScheduleKind::zb_v:
-    case ScheduleKind::v_half:
-    case ScheduleKind::v_min:
-      return std::min(2 * m, v_slots(kind, l.ranks));
-    case ScheduleKind::automatic:
-    case ScheduleKind::file:
-      break;
-  }
-  check(false, "the needs of a program file are counted, not computed");
-  return 0;
-}
-
-}  // namespace
-
-Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) {
+Needs buffers_needed(const ProgramLayout& layout, Rank rank) {
   Needs needs;
-  needs.slots = slots_of(kind, layout, rank);
-  needs.split_backward = kind == ScheduleKind::zb_h1 || is_v_schedule(kind);
   needs.send_buffers = 2;
   for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one message per direction
     if (layout.map().hands_over(layout.stage_of(rank, chunk))) needs.handed_over = 2;
@@ -147,6 +100,14 @@ Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) 
   if (rank > 0 || layout.chunks > 1) needs.received_activations = grouped ? 3 : 2;
   if (rank + 1 < layout.ranks || layout.chunks > 1)
     needs.received_gradients = std::min(layout.micro_batches, 2);
+  return needs;
+}
+
+Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) {
+  Needs needs = buffers_needed(layout, rank);
+  const RowCounts& counts = row_counts(kind, layout)[static_cast<std::size_t>(rank)];
+  needs.slots = counts.slots;
+  needs.split_backward = counts.splits_backward;
   return needs;
 }
 

@@ -5,9 +5,11 @@
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/list_schedule.hpp>
 #include <trireme/schedule/needs.hpp>
+#include <trireme/schedule/repetition.hpp>
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace trireme::schedule {
 namespace {
@@ -16,14 +18,22 @@ constexpr std::int64_t passes_tried = 6'000'000;  ///< budget of passes for all 
 constexpr std::size_t lists_simulated = 3;
 constexpr double difference = 1e-9;  ///< relative difference below which times are equal
 
+/// The named schedules of the layout without an overlap of steps. The schedules that save the
+/// fewest micro-batches are first.
 std::vector<ScheduleKind> named_schedules(const ProgramLayout& layout) {
-  using enum ScheduleKind;
-  if (layout.placement == StagePlacement::v) {
-    if (layout.chunks == 2) return {v_min, v_half, zb_v};
-    return {};
+  std::vector<std::pair<int, ScheduleKind>> all;
+  for (const Schedule& schedule : schedules()) {
+    const bool fits = schedule.generate != nullptr && schedule.accepts(layout.chunks) &&
+                      schedule.placement == layout.placement;
+    if (!fits || traits_of(schedule.kind).overlaps_steps) continue;
+    int slots = 0;
+    for (const RowCounts& rank : row_counts(schedule.kind, layout)) slots += rank.slots;
+    all.emplace_back(slots, schedule.kind);
   }
-  if (layout.chunks > 1) return {interleaved};
-  return {one_forward_one_backward, gpipe, zb_h1};
+  std::ranges::stable_sort(all, {}, &std::pair<int, ScheduleKind>::first);
+  std::vector<ScheduleKind> kinds;
+  for (const auto& [slots, kind] : all) kinds.push_back(kind);
+  return kinds;
 }
 
 class Search {

@@ -11,12 +11,11 @@ using testing::expect_words_read_back;
 
 TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<DType>();
-  expect_words_read_back<ScheduleKind>();
   expect_words_read_back<StagePlacement>();
   expect_words_read_back<Positions>();
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<Axis>();
-  EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
+  EXPECT_EQ(name_of(StagePlacement::round_robin), "round_robin");
 }
 
 TEST(Types, SizesMatchTheCppTypes) {

@@ -186,6 +186,8 @@ int main(int argc, char** argv) {
       {"pipeline, zb-v", {"parallel.pipeline=" + n, "parallel.schedule=zb-v", "batch.micro=1"}},
       {"pipeline, v-half", {"parallel.pipeline=" + n, "parallel.schedule=v-half", "batch.micro=1"}},
       {"pipeline, v-min", {"parallel.pipeline=" + n, "parallel.schedule=v-min", "batch.micro=1"}},
+      {"pipeline, dualpipe-v",
+       {"parallel.pipeline=" + n, "parallel.schedule=dualpipe-v", "batch.micro=1"}},
       {"pipeline, 2bw", {"parallel.pipeline=" + n, "parallel.schedule=2bw", "batch.micro=1"}}};
   return static_cast<int>(runtime.guard([&] {
     for (const Case& c : cases)

@@ -51,7 +51,7 @@ TEST(Checks, SharedVocabularyNeedsOneStagePerRank) {
                               schedule == std::string("interleaved") ? "parallel.chunks=2"
                                                                      : "parallel.recompute=none"}),
                     text(shared, "[parallel] schedule = \"", schedule,
-                         "\" (command line); choose schedule = \"1f1b\", \"gpipe\" or \"zb-h1\", "
+                         "\" (command line); choose schedule = \"gpipe\", \"1f1b\" or \"zb-h1\", "
                          "or vocabulary = \"stage\""));
   expect_contains(mistakes({"parallel.context=2"}),
                   shared + "[parallel] context = 2 (command line); choose context = 1");

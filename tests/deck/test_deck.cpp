@@ -133,7 +133,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     deck.config.model.adapter.kind = AdapterKind::none;  // targets must fit the model
     ParallelConfig& p = deck.config.parallel;
     p.tensor = p.context = p.pipeline = p.expert = 1;
-    p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
+    p.chunks = schedule::schedule_of(p.schedule).least_chunks;
     p.placement = StagePlacement::automatic;
     p.order = random() % 2 == 0 ? "" : "data, tensor";
     if (p.schedule == ScheduleKind::automatic) p.recompute = Recompute::none;

@@ -91,7 +91,7 @@ TEST(SearchSpace, TriesChunksThatShortenStages) {
   std::set<std::int64_t> chunks;
   for (const Layout& l : all_layouts(deck_to_search({"parallel.pipeline=2"}), 2)) {
     if (l.schedule == ScheduleKind::interleaved) chunks.insert(l.chunks);
-    EXPECT_EQ(l.schedule == ScheduleKind::interleaved || is_v_schedule(l.schedule), l.chunks > 1);
+    EXPECT_TRUE(schedule::schedule_of(l.schedule).accepts(l.chunks));
   }
   EXPECT_TRUE(chunks.contains(2));
   EXPECT_TRUE(chunks.contains(3));
@@ -108,7 +108,8 @@ TEST(SearchSpace, KeepsThePartition) {
 TEST(SearchSpace, TriesVSchedulesIfEveryStageHasALayer) {
   std::set<std::pair<ScheduleKind, std::int64_t>> found;
   for (const Layout& l : all_layouts(deck_to_search(), 12))
-    if (is_v_schedule(l.schedule)) found.insert({l.schedule, l.pipeline});
+    if (schedule::schedule_of(l.schedule).placement == StagePlacement::v)
+      found.insert({l.schedule, l.pipeline});
   std::set<std::pair<ScheduleKind, std::int64_t>> expected;
   for (const auto kind : {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
     for (const std::int64_t pipeline : {2, 3}) expected.insert({kind, pipeline});

@@ -94,7 +94,7 @@ TEST(Stages, HeadGradientIsDelayedIfOtherPassesComeFirst) {
       for (const int m : {2, 6, 12}) {
         deck::ParallelConfig parallel = testing::layout_of(p, 1);
         parallel.schedule = kind;
-        parallel.chunks = kind == ScheduleKind::interleaved || is_v_schedule(kind) ? 2 : 1;
+        parallel.chunks = schedule_of(kind).least_chunks;
         const layout::StageMap map = parallel.stage_map();
         const Program program =
             generate(kind, {p, m, static_cast<int>(parallel.chunks), false, {}, map.placement});

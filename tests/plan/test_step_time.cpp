@@ -61,7 +61,7 @@ DeckOnCluster random_layout(std::mt19937& random) {
   return out;
 }
 
-TEST(StepTime, FormulaMatchesTheProgramsOfDecks) {
+TEST(StepTime, EstimateMatchesTheProgramsOfDecks) {
   std::mt19937 random(3);
   double worst = 0, sum = 0;
   constexpr int cases = 200;

@@ -17,7 +17,8 @@ constexpr auto gpipe = ScheduleKind::gpipe;
 constexpr auto one_f_one_b = ScheduleKind::one_forward_one_backward;
 constexpr auto interleaved = ScheduleKind::interleaved;
 constexpr auto zb_h1 = ScheduleKind::zb_h1;
-constexpr ScheduleKind in_a_v[] = {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min};
+constexpr ScheduleKind in_a_v[] = {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min,
+                                   ScheduleKind::dualpipe_v};
 constexpr Transport transports[] = {Transport::independent_channels, Transport::ordered_groups};
 
 /// A layout with stages in a V.

@@ -109,6 +109,8 @@ TEST(Generate, VIdleSharesMatchTheClosedForms) {
         if (m < p) continue;
         EXPECT_EQ(longer(ScheduleKind::v_half), 3 * p - 4) << "half of 1f1b's";
         EXPECT_EQ(longer(ScheduleKind::zb_v), p - 1) << "only until the last rank can begin";
+        if (m < 2 * p) continue;
+        EXPECT_EQ(longer(ScheduleKind::dualpipe_v), p - 1) << "as with zb-v";
       }
 }
 
@@ -126,6 +128,10 @@ TEST(Generate, VSlotsMatchTheClosedForms) {
       EXPECT_EQ(most(ScheduleKind::zb_v), std::min(2 * m, 2 * p));
       EXPECT_EQ(most(ScheduleKind::v_half), std::min(2 * m, 2 * ((p + 2) / 2)));
       EXPECT_EQ(most(ScheduleKind::v_min), std::min(2 * m, 2 * ((p + 4) / 3)));
+      // The table in the DualPipe repository: one pass more than with zb-v.
+      if (m >= 2 * p) {
+        EXPECT_EQ(most(ScheduleKind::dualpipe_v), 2 * p + 1);
+      }
     }
 }
 

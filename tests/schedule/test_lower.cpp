@@ -148,5 +148,27 @@ TEST(Lower, TheLargestProgramPassesEveryStage) {
   }
 }
 
+/// A last stage with few layers and a large vocabulary, whose forward pass has the head's
+/// gradients.
+TEST(Lower, GroupsTakeTheBetterOfTwoOrders) {
+  int shorter = 0;
+  for (const Case& c : cases(5, 12, 2)) {
+    const Cost cost = [&](const Instr& i) {
+      if (i.stage < c.layout.last_stage()) return unit_cost(i);
+      return (i.op == Op::forward ? 4 : 0.3) * unit_cost(i);
+    };
+    const auto span = [&](Transport transport, const Cost& order) {
+      return simulate(lowered(c.kind, c.layout, {false, transport, order}), cost).timeline.span();
+    };
+    const Seconds channels = span(Transport::independent_channels, {});
+    const Seconds by_unit = span(Transport::ordered_groups, {});
+    const Seconds better = span(Transport::ordered_groups, cost);
+    EXPECT_LE(better, by_unit) << c;
+    EXPECT_LE(better, 1.02 * channels) << c;
+    shorter += better < 0.95 * by_unit ? 1 : 0;
+  }
+  EXPECT_GT(shorter, 5);
+}
+
 }  // namespace
 }  // namespace trireme::schedule

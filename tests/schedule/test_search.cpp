@@ -43,7 +43,7 @@ const std::vector<Costs> all_costs{
 
 std::vector<ScheduleKind> named(const ProgramLayout& layout) {
   using enum ScheduleKind;
-  if (layout.placement == StagePlacement::v) return {zb_v, v_half, v_min};
+  if (layout.placement == StagePlacement::v) return {zb_v, v_half, v_min, dualpipe_v};
   if (layout.chunks > 1) return {interleaved};
   return {gpipe, one_forward_one_backward, zb_h1};
 }

@@ -32,8 +32,9 @@ import deck_commands  # noqa: E402
 FLOORS = [
     {"base"},
     {"layout", "rules", "tensor"},
-    {"deck", "schedule"},
-    {"architecture", "io", "grid", "kernels"},
+    {"schedule", "io", "grid", "kernels"},
+    {"deck"},
+    {"architecture"},
     {"plan", "data", "checkpoint", "model"},
     {"optim", "hugging_face", "installation"},
     {"train"},

@@ -280,7 +280,7 @@ class Layouts : public ::testing::Test {
     const Schedules of_one_stage{{"1f1b", 1}, {"interleaved", 2}, {"auto", 1}};
     const Schedules of_more{{"gpipe", 1},       {"1f1b", 1},   {"interleaved", 2}, {"zb-v", 2},
                             {"interleaved", 3}, {"v-half", 2}, {"zb-h1", 1},       {"auto", 1},
-                            {"auto", 2},        {"v-min", 2}};
+                            {"auto", 2},        {"v-min", 2},  {"dualpipe-v", 2}};
     std::vector<Layout> layouts;
     const bool experts = deck::preset(model.family).experts.present();
     for (int tensor = 1; tensor <= (experts ? 5 : has_groups(model.family) ? 6 : 4); ++tensor)
@@ -401,6 +401,8 @@ class Layouts : public ::testing::Test {
                                                                 {"zb-h1", 1, Recompute::none},
                                                                 {"auto", 2, Recompute::none},
                                                                 {"v-min", 2, Recompute::full},
+                                                                {"dualpipe-v", 2, Recompute::full},
+                                                                {"dualpipe-v", 2, Recompute::none},
                                                                 {"zb-h1", 1, Recompute::full}})
         others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
                           recompute,

@@ -118,12 +118,13 @@ TEST(Executor, RunsRowsInOrderAndReusesSlotsAndBuffers) {
                                      {ScheduleKind::interleaved, 2},
                                      {ScheduleKind::zb_h1, 1},
                                      {ScheduleKind::zb_v, 2},
-                                     {ScheduleKind::v_min, 2}})
+                                     {ScheduleKind::v_min, 2},
+                                     {ScheduleKind::dualpipe_v, 2}})
     for (const int ranks : {1, 3})
       for (Rank rank = 0; rank < ranks; ++rank) {
         SCOPED_TRACE(text(name_of(kind), ", rank ", rank, " of ", ranks));
         schedule::ProgramLayout layout{ranks, 5, chunks};
-        if (is_v_schedule(kind)) layout.placement = StagePlacement::v;
+        layout.placement = schedule::schedule_of(kind).placement;
         schedule::Program program = schedule::generate(kind, layout);
         schedule::lower(program, {true});
         expect_row(program, rank);

@@ -106,6 +106,7 @@ std::vector<PlanCase> plan_cases() {
       {"interleaved", 2, true, true},
       {"zb-h1", 1, true, false},
       {"zb-v", 2, true, true, "selective", optimizer},
+      {"dualpipe-v", 2, true, true, "selective", optimizer},
       {"gpipe", 1, false, false},
       {"1f1b", 1, true, true, "selective", optimizer},
       {"1f1b", 1, false, true, "full"},

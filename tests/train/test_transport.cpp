@@ -69,6 +69,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnEverySchedule) {
       {pipeline, shared, "parallel.schedule=zb-h1", "model.tied_embeddings=false"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=2"});
   expect_the_same_bits({pipeline, "parallel.schedule=zb-v"});
+  expect_the_same_bits({pipeline, "parallel.schedule=dualpipe-v"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=3",
                         "model.family=bert", "model.vocabulary=261", "precision.compute=bf16"});
 }

@@ -27,22 +27,6 @@ enum class Positions : std::uint8_t { learned, rotary, relative };
 /// GELU: h Φ(h) with the normal distribution function Φ, or its approximation by tanh, or by the
 /// logistic function, h σ(1.702 h) (Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2).
 enum class Gelu : std::uint8_t { tanh, exact, quick };
-enum class ScheduleKind : std::uint8_t {
-  gpipe,
-  one_forward_one_backward,
-  interleaved,
-  zb_h1,
-  zb_v,
-  v_half,
-  v_min,
-  two_bw,
-  automatic,
-  file
-};
-/// Whether the schedule has two chunks per rank, whose stages form a V.
-constexpr bool is_v_schedule(ScheduleKind kind) {
-  return kind == ScheduleKind::zb_v || kind == ScheduleKind::v_half || kind == ScheduleKind::v_min;
-}
 /// Placement of stages on pipeline ranks (layout/stage_map.hpp).
 enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
 /// Back end of attention. `automatic`: the fastest back end of this installation that sums in a
@@ -62,7 +46,6 @@ using EnumWords = std::span<const std::string_view>;
 EnumWords enum_words(DType);
 EnumWords enum_words(Positions);
 EnumWords enum_words(Gelu);
-EnumWords enum_words(ScheduleKind);
 EnumWords enum_words(StagePlacement);
 EnumWords enum_words(AttentionKind);
 EnumWords enum_words(Axis);

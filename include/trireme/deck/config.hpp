@@ -7,6 +7,7 @@
 #include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/stage_map.hpp>
 #include <trireme/rules/kinds.hpp>
+#include <trireme/schedule/schedules.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -433,13 +434,15 @@ struct ParallelConfig {
   std::int64_t vocabulary_parts() const { return shares_vocabulary() ? pipeline * tensor : tensor; }
   /// Placement of the stages, set by `placement` or by the schedule.
   layout::StageMap stage_map() const;
+  /// Whether the program is read from a file.
+  bool reads_program() const { return schedule == ScheduleKind::file; }
+  /// Whether the program is searched for.
+  bool searches_program() const { return schedule == ScheduleKind::automatic; }
   /// Whether a named schedule separates the two halves of the backward pass.
-  bool splits_backward() const {
-    return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
-  }
+  bool splits_backward() const { return schedule::traits_of(schedule).splits_backward; }
   /// Whether a step's forward passes begin before the previous step's backward passes end, with two
   /// versions of the weights and of the gradients.
-  bool overlaps_steps() const { return schedule == ScheduleKind::two_bw; }
+  bool overlaps_steps() const { return schedule::traits_of(schedule).overlaps_steps; }
   bool operator==(const ParallelConfig&) const = default;
 };
 

@@ -6,10 +6,20 @@
 #include <trireme/schedule/program.hpp>
 #include <trireme/schedule/search.hpp>
 
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace trireme::plan {
+
+/// The layout of a step's computing instructions, without a shared vocabulary.
+schedule::ProgramLayout passes_of(const deck::ParallelConfig& parallel, std::int64_t micro_batches);
+
+/// The named schedule by which the needs and times of a program are estimated: `kind`, or for a
+/// program that is searched for or read from a file, the first schedule of the table with the same
+/// stages. Empty if there is none.
+std::optional<ScheduleKind> estimated_schedule(ScheduleKind kind,
+                                               const schedule::ProgramLayout& layout);
 
 /// The program of a training step of a resolved deck with the full global batch: generated, read
 /// from the deck's program file, or found by fastest_program(); and lowered. Throws a UsageError

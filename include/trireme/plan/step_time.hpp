@@ -5,11 +5,14 @@
 #include <trireme/plan/machine.hpp>
 #include <trireme/plan/step_costs.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/repetition.hpp>
 #include <trireme/schedule/timeline.hpp>
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string_view>
+#include <tuple>
 
 namespace trireme::plan {
 
@@ -44,9 +47,22 @@ struct StepTime {
 /// Durations of instructions, from these costs.
 schedule::Cost cost_of(StepCosts costs);
 
-/// Time of a step by a formula: the passes of all micro-batches on the slowest rank, the bubble of
-/// the schedule (Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2.3), and the work
-/// after the last pass.
+/// Lower bound of the time of a step with any order of passes: no rank can begin before its first
+/// stage has an input, and the gradients of its first stage must reach the first rank.
+Seconds least_seconds(const deck::Config& config, const StepCosts& costs);
+
+/// Estimates times of steps from simulated passes of few micro-batches (schedule::RepeatedPasses)
+/// and the work after the last pass. Keeps the order of passes for layouts that differ only in
+/// costs.
+class StepEstimate {
+ public:
+  Seconds seconds(const deck::Config& config, const StepCosts& costs);
+
+ private:
+  using Key = std::tuple<ScheduleKind, int, int, int, StagePlacement>;
+  std::map<Key, schedule::RepeatedPasses> known_;
+};
+/// The estimate for one layout.
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs);
 
 /// Time of a step by simulation of the program with these costs.

@@ -3,6 +3,7 @@
 #include <trireme/layout/ring.hpp>
 #include <trireme/schedule/picture.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/schedules.hpp>
 
 #include <vector>
 
@@ -17,8 +18,21 @@ namespace trireme::schedule {
 ///   chunk (Narayanan et al. 2021, section 2.2.2).
 /// - zb-h1: 1f1b with weight halves in the idle time, and no more saved micro-batches than 1f1b's
 ///   first rank (Qi et al. 2023, arXiv 2401.10241, section 2.3).
+/// - zb-v, v-half, v-min: two chunks in a V, with split backward passes. They repeat one block, the
+///   passes of one micro-batch; a block starts every 6 units (Qi et al. 2024, arXiv 2405.15362,
+///   section 3). Weight halves fill the idle time.
+/// - dualpipe-v: two chunks in a V; forward passes of one chunk alternate with backward passes of
+///   the other chunk (dualpipe_v.cpp).
 /// - 2bw: 1f1b of several steps without a flush; see generate_overlapped().
-/// - zb-v, v-half, v-min: two chunks in a V; see generate_v().
+///
+/// If every pass and half takes one unit, a step of m ≥ p micro-batches on p ≥ 2 ranks in a V
+/// exceeds the 6 m units of a rank's work, with at most n saved forward passes on a rank, each of
+/// half of the rank's layers, by
+/// - zb-v: p − 1, the time until the last rank can begin (Qi et al. 2023, arXiv 2401.10241); n = 2
+/// p;
+/// - v-half: 3 p − 4; n = 2 ⌊(p + 2) / 2⌋ (Qi et al. 2024, table 1);
+/// - v-min: 4 p − 5, the time of a single micro-batch minus its 6 units; n = 2 ⌊(p + 4) / 3⌋;
+/// - dualpipe-v: p − 1 for m ≥ 2 p; n = 2 p + 1.
 ///
 /// Set layout.shares_vocabulary for a program that share_vocabulary() will complete.
 ///
@@ -28,22 +42,6 @@ Program generate(ScheduleKind kind, const ProgramLayout& layout);
 
 /// A program of forward passes only (`evaluate`), for any number of chunks.
 Program generate_evaluation(const ProgramLayout& layout);
-
-/// The schedules of two chunks in a V, with split backward passes. They repeat one block, the
-/// passes of one micro-batch; a block starts every 6 units (Qi et al. 2024, arXiv 2405.15362,
-/// section 3). Weight halves fill the idle time.
-///
-/// If every pass and half takes one unit, a step of m ≥ p micro-batches on p ≥ 2 ranks exceeds the
-/// 6 m units of a rank's work by
-/// - zb-v: p − 1, the time until the last rank can begin (Qi et al. 2023, arXiv 2401.10241);
-/// - v-half: 3 p − 4;
-/// - v-min: 4 p − 5, the time of a single micro-batch minus its 6 units.
-Program generate_v(ScheduleKind kind, const ProgramLayout& layout);
-
-/// Largest number of saved forward passes of a rank, each of one micro-batch through half of the
-/// rank's layers: 2 p for zb-v, 2 ⌊(p + 2) / 2⌋ for v-half, 2 ⌊(p + 4) / 3⌋ for v-min (Qi et al.
-/// 2024, table 1).
-int v_slots(ScheduleKind kind, int ranks);
 
 /// A step of a rank in the forward pass of ring attention.
 struct RingStep {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/schedules.hpp>
 
 #include <vector>
 
@@ -28,9 +29,11 @@ struct Needs {
 Needs needs(const Program& program, Rank rank);
 std::vector<Needs> needs(const Program& program);
 
-/// Closed-form needs of a rank in a generated schedule without a shared vocabulary. In a V, `slots`
-/// is the maximum over all ranks. The buffers may differ by a few from needs(program). Error for
-/// the kinds `file` and `auto`.
+/// Usual buffers of a rank for messages, and no slots. They may differ by a few from those of
+/// needs(program).
+Needs buffers_needed(const ProgramLayout& layout, Rank rank);
+/// Needs of a rank in a named schedule without a shared vocabulary: slots as the schedule repeats
+/// them (row_counts()), and the usual buffers.
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
 
 /// Number of slots of saved activations that `rank` needs at once.

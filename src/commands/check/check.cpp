@@ -77,7 +77,7 @@ double idle_share_of_equal_stages(const deck::Config& c, const schedule::Program
 void print_schedule(const deck::Config& c, const schedule::Program& program,
                     const std::vector<plan::StageFlops>& flops,
                     const std::vector<plan::RankPlan>& ranks) {
-  const bool file = c.parallel.schedule == ScheduleKind::file;
+  const bool file = c.parallel.reads_program();
   say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
       program.layout.micro_batches,
       program.layout.micro_batches == 1 ? " micro-batch" : " micro-batches", " per rank and step");

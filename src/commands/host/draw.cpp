@@ -96,8 +96,7 @@ void draw(const DrawOptions& options) {
   const Format format = format_of(options);
   if (options.ring) return draw_ring(options, deck.config, format);
   if (format == Format::program) {
-    check_usage(deck.config.parallel.schedule != ScheduleKind::two_bw,
-                deck.cite("parallel", "schedule"),
+    check_usage(!deck.config.parallel.overlaps_steps(), deck.cite("parallel", "schedule"),
                 " has no program of one step, which --format program writes; choose another "
                 "schedule or format");
     deliver(options, schedule::write_program(plan::step_program(deck.config, machine)));

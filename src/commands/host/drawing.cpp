@@ -64,9 +64,8 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
   const deck::Config& c = deck.config;
   const schedule::Program program = plan::step_program(c, machine);
   Drawing drawing;
-  drawing.schedule = c.parallel.schedule == ScheduleKind::file
-                         ? c.parallel.program
-                         : std::string(name_of(c.parallel.schedule));
+  drawing.schedule =
+      c.parallel.reads_program() ? c.parallel.program : std::string(name_of(c.parallel.schedule));
   add_measured(drawing, measured, must_fit, program.layout);
   schedule::Cost cost;
   if (drawing.measured) {

@@ -51,8 +51,8 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
     const std::string value = o.substr(std::min(o.size(), o.find('=') + 1));
     if (name_in(o) == "parallel.chunks" && value != "1") schedule = "interleaved";
     const auto kind = parse<ScheduleKind>(value);
-    const bool has_chunks = kind && (*kind == ScheduleKind::interleaved || is_v_schedule(*kind));
-    if (name_in(o) == "parallel.schedule" && has_chunks) chunks = "2";
+    if (name_in(o) == "parallel.schedule" && kind)
+      chunks = std::to_string(schedule::schedule_of(*kind).least_chunks);
   }
   std::vector<std::string> values;
   const auto add = [&](const std::string& name, const std::string& value) {
@@ -98,10 +98,10 @@ deck::Deck deck_to_search(const PlanOptions& options, bool chooses) {
 
 void check_fixed(const deck::Deck& deck) {
   const deck::ParallelConfig& p = deck.config.parallel;
-  check_usage(p.schedule != ScheduleKind::file, deck.cite("parallel", "schedule"),
+  check_usage(!p.reads_program(), deck.cite("parallel", "schedule"),
               " cannot be planned, because a program file has a fixed number of stages and "
               "micro-batches; leave it out");
-  check_usage(p.schedule != ScheduleKind::automatic, deck.cite("parallel", "schedule"),
+  check_usage(!p.searches_program(), deck.cite("parallel", "schedule"),
               " cannot be planned, because the plan compares named schedules; leave it out");
   check_usage(p.workers == 1, deck.cite("local", "workers"),
               " cannot be planned, because the plan compares layouts of one model; plan for the "

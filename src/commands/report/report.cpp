@@ -119,7 +119,7 @@ std::vector<SavedModel> checkpoints_in(const std::string& folder) {
 
 void add_timeline(RunReport& report) {
   const deck::ParallelConfig& p = report.deck.config.parallel;
-  if (p.schedule == ScheduleKind::file && !fs::exists(p.program)) {
+  if (p.reads_program() && !fs::exists(p.program)) {
     report.timeline_words =
         text("Not drawn: the deck's program ", p.program,
              " does not exist; paths are relative to the folder where the run was started.");

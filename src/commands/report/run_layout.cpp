@@ -63,7 +63,7 @@ std::string report_layout(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const auto a = architecture::describe(c.model);
   std::string schedule(name_of(c.parallel.schedule));
-  if (c.parallel.schedule == ScheduleKind::file) schedule += " " + c.parallel.program;
+  if (c.parallel.reads_program()) schedule += " " + c.parallel.program;
   if (c.parallel.chunks > 1) schedule += text(", ", c.parallel.chunks, " stages on each rank");
   std::string batch = text(c.batch.global, " samples per step, micro-batches of ", c.batch.micro);
   if (c.batch.ramp_start > 0)
