@@ -188,16 +188,10 @@ Program first_micro_batches(const Program& program, int count) {
   return shorter;
 }
 
-/// Time of the passes by independent channels.
-Seconds ideal_span(const Program& program, const Cost& cost) {
-  if (program.layout.shares_vocabulary)
-    return simulate(with_channels(program), cost).timeline.span();
-  return std::ranges::max(PassOrder(program).times(cost).end);
-}
-
 /// Whether transfers should have the order of a simulation with `cost`: the order by unit_cost
-/// takes over 1 % longer than independent channels, and the order by `cost` takes less time. A long
-/// program is represented by fewer micro-batches.
+/// takes over 1 % longer than independent channels, or the passes of a shared vocabulary were
+/// placed by `cost`; and the order by `cost` takes less time. A long program is represented by
+/// fewer micro-batches.
 bool prefers(const Cost& cost, const Program& program) {
   const ShortSteps steps(program.layout);
   constexpr std::int64_t long_program = 1 << 12;  // passes in the same direction
@@ -206,7 +200,10 @@ bool prefers(const Cost& cost, const Program& program) {
     return prefers(cost, first_micro_batches(program, steps.few));
   const Program channels = with_channels(program);
   const Seconds by_unit = span_of(ordered_by(unit_cost, program, channels), cost);
-  return by_unit > 1.01 * ideal_span(program, cost) &&
+  const auto is_late = [&] {
+    return by_unit > 1.01 * std::ranges::max(PassOrder(program).times(cost).end);
+  };
+  return (program.layout.shares_vocabulary || is_late()) &&
          span_of(ordered_by(cost, program, channels), cost) < by_unit;
 }
 
