@@ -71,7 +71,7 @@ class Checks(unittest.TestCase):
     def test_floors(self):
         for name, header, part in [
             ("src/deck/a.cpp", "trireme/train/x.hpp", "expected a lower floor"),
-            ("src/deck/a.cpp", "trireme/schedule/x.hpp", "expected a lower floor"),
+            ("src/schedule/a.cpp", "trireme/deck/x.hpp", "expected a lower floor"),
             ("include/trireme/base/x.hpp", "trireme/deck/a.hpp", "expected a lower floor"),
             ("include/trireme/deck/x.hpp", "trireme/unknown/a.hpp", "no floor"),
             ("include/trireme/unknown/x.hpp", "vector", "no floor"),
@@ -80,7 +80,7 @@ class Checks(unittest.TestCase):
             ("tests/model/x.cpp", "nccl.h", "only grid/"),
         ]:
             self.assert_found("floors", name, f"#include <{header}>\n", part)
-        self.assert_found("floors", "src/CMakeLists.txt", "trireme_folder(deck LINKS trireme_schedule)\n", "lower")
+        self.assert_found("floors", "src/CMakeLists.txt", "trireme_folder(schedule LINKS trireme_deck)\n", "lower")
         self.assert_found("floors", "src/CMakeLists.txt", "trireme_folder(io LINKS MPI::MPI_CXX)\n", "host-only")
 
     def test_pairs(self):
@@ -142,7 +142,7 @@ class Checks(unittest.TestCase):
         for content, part in [
             (page.replace("src/NAME", "src/x/NAME"), "src/x/NAME.cpp"), (page.replace("Sum.Holds", "Sum.Held"), "Sum.Held"),
             (page.replace("Norm.Holds", "Row.Holds"), "Row.Holds"), (page.replace("sums.hold", "sums.held"), "sums.held"),
-            (page.replace("| 4 | `plan`", "| 2 | `plan`"), "plan on floor 2"), (page + "[x](y.md)\n", "y.md"),
+            (page.replace("| 5 | `plan`", "| 2 | `plan`"), "plan on floor 2"), (page + "[x](y.md)\n", "y.md"),
             (page + "[x](tutorial.md#below)\n", "no such heading"),
         ]:
             self.assert_found("names", "docs/development.md", content, part)
