@@ -18,8 +18,10 @@ struct Combination {
 
 /// Cases in which every pair of values of two options appears that appears in some case, greedily
 /// by the number of new pairs per cost. The choice depends on the arguments alone. Most faults show
-/// with one or two options (Kuhn, Wallace and Gallo 2004).
-inline std::vector<bool> cover_pairs(const std::vector<Combination>& cases) {
+/// with one or two options (Kuhn, Wallace and Gallo 2004). `apart`: two options whose pairs need
+/// not appear.
+inline std::vector<bool> cover_pairs(const std::vector<Combination>& cases,
+                                     std::pair<std::size_t, std::size_t> apart = {0, 0}) {
   // Values as consecutive numbers over all options: a pair is an element of a table.
   std::map<std::pair<std::size_t, std::int64_t>, std::size_t> numbers;
   std::vector<std::vector<std::size_t>> numbered;
@@ -36,6 +38,7 @@ inline std::vector<bool> cover_pairs(const std::vector<Combination>& cases) {
     const std::vector<std::size_t>& values = numbered[i];
     for (std::size_t a = 0; a < values.size(); ++a)
       for (std::size_t b = a + 1; b < values.size(); ++b) {
+        if (std::pair(a, b) == apart) continue;
         char& pair = covered[values[a] * size + values[b]];
         found += pair == 0 ? 1 : 0;
         if (cover) pair = 1;

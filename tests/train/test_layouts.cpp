@@ -21,7 +21,8 @@ TEST_F(Layouts, MatchOneRankForLlama) {
       [](Family family, const std::string&) { return family == Family::llama; });
 }
 
-/// Each pair of options that a layout of any of these numbers of ranks has is in a chosen one.
+/// Each pair of options that a layout of any of these numbers of ranks has is in a chosen one, but
+/// those of a model and a schedule.
 TEST_F(Layouts, ChosenLayoutsCoverEveryPair) {
   if (runtime().ranks() > 1) return;
   using Options = std::vector<std::string>;
@@ -33,14 +34,16 @@ TEST_F(Layouts, ChosenLayoutsCoverEveryPair) {
                    text(l.schedule, l.chunks),
                    text("sequence parallel ", l.sequence_parallel),
                    text("tied ", l.tied),
-                   "order " + l.order};
+                   "order " + l.order,
+                   kind_of(l)};
   };
   const auto pairs_of = [&](const std::vector<Layout>& layouts) {
     std::set<std::pair<std::string, std::string>> pairs;
     for (const Layout& layout : layouts) {
       const Options options = options_of(layout);
       for (std::size_t a = 0; a < options.size(); ++a)
-        for (std::size_t b = a + 1; b < options.size(); ++b) pairs.emplace(options[a], options[b]);
+        for (std::size_t b = a + 1; b < options.size(); ++b)
+          if (a != 0 || b != 4) pairs.emplace(options[a], options[b]);
     }
     return pairs;
   };
@@ -65,10 +68,10 @@ TEST_F(Layouts, AllMatchOneRank) {
                                   {Family::qwen2, 2},
                                   {Family::bert, 3, "model.shared_layers=2"},
                                   {Family::qwen3, 2, "model.head_size=8"},
-                                  {Family::mistral, 3, "model.window=17"},
+                                  {Family::mistral, 3, "model.window=11"},
                                   {Family::qwen2, 2, "model.shared_layers=2"},
-                                  {Family::gemma2, 2, "model.window=17"},
-                                  {Family::gemma3, 1, "model.window=17"},
+                                  {Family::gemma2, 2, "model.window=11"},
+                                  {Family::gemma3, 1, "model.window=11"},
                                   {Family::olmo2, 2},
                                   {Family::mixtral, 3, five_experts},
                                   {Family::qwen3_moe, 2, experts_in_some_layers},
