@@ -229,6 +229,7 @@ const std::map<std::string, std::string>& other_values() {
       {"adapter.alpha", "64"},
       {"adapter.dropout", "0.25"},
       {"adapter.targets", "[\"attention.output\"]"},
+      {"adapter.parts", "[\"vision\"]"},
       {"adapter.also_trained", "[\"*norm*\"]"},
       {"precision.fp8_history", "7"},
       {"precision.loss_scale", "64"},
