@@ -70,6 +70,7 @@ void add_part_mistakes(const Deck& deck, std::vector<std::string>& mistakes) {
                  ? text(target.substr(0, target.size() - 2), "gate_up")
                  : text(target.substr(0, target.size() - 7), "up"));
   }
+  if (!mistakes.empty()) return;
   for (const AdaptedPart& part : adapted)
     if (!a.targets.empty() && std::ranges::none_of(a.targets, [&](const std::string& target) {
           return has_product(part, target);
