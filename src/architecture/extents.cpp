@@ -85,7 +85,8 @@ std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
     case Rows::samples:
       return n.micro;
     case Rows::received:
-      return n.expert_ranks == 1 ? n.tokens : limited(received_tokens(n), rows, n);
+      return n.expert_ranks == 1 ? n.tokens
+                                 : std::max(n.tokens, limited(received_tokens(n), rows, n));
     case Rows::sent:
       return n.expert_ranks == 1 ? 0 : n.tokens * std::min(rows.active, n.expert_ranks);
     case Rows::exchanged:

@@ -360,6 +360,8 @@ void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, cons
     const View2<T> rounded =
         rows_of(c.values.matrix(this->op_.scratch[Work::received_rows]), 0, copies_.received());
     kernels::round_sums<T>(c.handle, rounded, sums);
+    check(axis_.tokens() <= extent(all, 0), what, ": sums of ", axis_.tokens(),
+          " tokens, but memory for ", extent(all, 0));
     sums = rows_of(all, 0, axis_.tokens());
     kernels::fill(c.handle, flat(sums), 0.0);
     copies_.bring_back<T>(c.handle, sums, c.values.matrix(this->op_.scratch[Work::sent_rows]),

@@ -35,6 +35,9 @@ inline constexpr const char* five_experts_in_rounds =
     "experts.number=5 experts.feed_forward=24 experts.rows=0.6";
 inline constexpr const char* five_limited_experts =
     "experts.number=5 experts.feed_forward=24 experts.capacity=0.9";
+/// The experts of a rank process fewer tokens than it has itself, on 2 tensor ranks of 2 replicas.
+inline constexpr const char* many_limited_experts =
+    "experts.number=13 experts.feed_forward=24 experts.capacity=0.9";
 inline constexpr const char* five_and_a_shared_expert =
     "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17";
 inline constexpr const char* experts_and_windows =

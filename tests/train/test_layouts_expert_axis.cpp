@@ -131,6 +131,8 @@ class ExpertAxisLayouts : public Layouts {
         divided(2, also("parallel.shard_group=2",
                         with(five_experts,
                              {1, 1, 4, "1f1b", 1, false, true, none, S::optimizer, adafactor, x}))),
+        divided(2, with(many_limited_experts,
+                        {2, 1, 2, "1f1b", 1, false, true, none, S::none, adamw, x})),
         // six, eight and twelve
         divided(4,
                 also("experts.split=true",

@@ -88,7 +88,7 @@ struct Rows {
     samples,      ///< B
     /// T e: the tokens of the e replicas that divide the experts among them. At most as many have
     /// an expert on this rank; the actual number of rows depends on the data, here and for `sent`
-    /// and `routed`.
+    /// and `routed`. At least T: the same memory holds sums of this rank's own tokens.
     received,
     /// T min(k, e): the most copies of T tokens that this rank sends to the replicas with their
     /// experts; 0 if e = 1, here and below.
