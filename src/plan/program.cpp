@@ -56,7 +56,7 @@ schedule::Program named_program(const deck::Config& config, const schedule::Prog
   return program;
 }
 
-/// Transfers by ordered groups are ordered by FLOPs, which all ranks know alike.
+/// The order of transfers by ordered groups follows from FLOPs, which are equal on all ranks.
 schedule::LowerOptions lowering(const deck::Config& config, const Machine& machine) {
   schedule::LowerOptions options{
       config.model.tied_embeddings, transport(config.parallel, machine), {}};

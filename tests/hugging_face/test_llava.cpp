@@ -561,7 +561,7 @@ TEST(ImagePreparation, FollowsFromTheFoldersProcessor) {
                   {"image_mean = [0.5,0.5,0.5], expected [0.48145466,"});
   expect_mentions(refused(means + R"(, "do_normalize": false, "rescale_factor": 1)", clip),
                   {"do_normalize = false, expected true", "rescale_factor = 1, expected 1/255"});
-  // What an export writes is what it says.
+  // An export writes what it reports.
   for (const deck::VisionConfig& vision : {clip, siglip})
     for (const std::string fit : {"crop", "stretch"}) {
       folder.write(image_processor_name, image_processor_text(vision, fit));

@@ -338,8 +338,8 @@ class Layouts : public ::testing::Test {
     return all;
   }
 
-  /// What a model sees of a schedule: whether backward passes are split, and the places of the
-  /// chunks.
+  /// The kind of a schedule, by its properties that a model's passes depend on: whether backward
+  /// passes are split, and the places of the chunks.
   static std::string kind_of(const Layout& l) {
     const bool in_v = l.schedule.starts_with("v-") || l.schedule == "zb-v" ||
                       l.schedule == "dualpipe-v" || (l.schedule == "auto" && l.chunks > 1);

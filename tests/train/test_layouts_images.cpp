@@ -13,7 +13,7 @@ constexpr const char* siglip_of_one =
     "vision.family=siglip vision.layers=3 vision.hidden=28 vision.heads=7 vision.image=6 "
     "vision.patch=3 vision.images=3";
 
-/// Of the 6 × 6 patches of an image, each square of 3 × 3 is one of the 4 tokens. The windows are
+/// Each square of 3 × 3 of an image's 6 × 6 patches is one of its 4 tokens. The windows are
 /// shorter and longer than an image.
 constexpr const char* gemma3_of_two =
     "vision.family=gemma3 vision.layers=3 vision.hidden=20 vision.heads=4 vision.feed_forward=27 "

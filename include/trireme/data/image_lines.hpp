@@ -37,7 +37,7 @@ std::string with_marks_replaced(std::string_view text, const ImageText& images,
 /// marks. UsageError for another number of marks.
 std::string marked(const JsonLine& line, std::string prompt, std::int64_t count,
                    const ImageText& images);
-/// The same for a conversation: without marks, images stand before the first message of the user.
+/// The same for a conversation. Images without marks stand before the first message of the user.
 /// Returns the paths: of the parts of messages, where they have one, and of the line.
 std::vector<std::string> mark_chat(const JsonLine& line, Chat& chat, const ImageText& images);
 

@@ -107,11 +107,11 @@ def make(name, model, config, exact, loss_of, texts):
                 p.mul_(1 + torch.randn(p.shape) * 0.2)
             elif "lora_" in parameter:
                 p.copy_(torch.randn(p.shape) * 0.2)
-    peft.peft_config["default"].base_model_name_or_path = None
     peft.save_pretrained(folder)
     (folder / "README.md").unlink()
     path = folder / "adapter_config.json"
     values = json.loads(path.read_text())
+    values["base_model_name_or_path"] = None  # a path of the machine
     if isinstance(values["target_modules"], list):
         values["target_modules"] = sorted(values["target_modules"])  # a set, in any order
     path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
